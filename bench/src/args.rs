@@ -65,14 +65,9 @@ impl Args {
     pub fn to_plan(&self, noetl: Option<&Path>) -> MeasurementPlan {
         let shapes = self.shape.iter().filter_map(|kind| match kind {
             ShapeKind::Embedded => Some(SystemShape::Embedded),
-            ShapeKind::Processes => Some(SystemShape::Processes {
-                noetl: noetl?.to_owned(),
-            }),
+            ShapeKind::Processes => Some(SystemShape::Processes { noetl: noetl?.to_owned() }),
         });
-        let peers = self.peers.clone().map(|folder| PeerHarness {
-            folder,
-            quick: self.quick,
-        });
+        let peers = self.peers.clone().map(|folder| PeerHarness { folder, quick: self.quick });
         MeasurementPlan {
             workloads: self.only.clone(),
             stores: self.store.clone(),

@@ -49,9 +49,7 @@ impl BenchBroker {
     pub(crate) async fn start() -> Result<Self, BenchError> {
         let started = tokio::task::spawn_blocking(NatsServer::start).await;
         let server = started.map_err(|error| BenchError::Harness(error.to_string()))??;
-        let client = async_nats::connect(server.url())
-            .await
-            .map_err(broker_error)?;
+        let client = async_nats::connect(server.url()).await.map_err(broker_error)?;
         let jetstream = jetstream::new(client);
         Ok(Self { server, jetstream })
     }
@@ -89,16 +87,9 @@ impl BenchBroker {
     }
 
     async fn create_consumer(&self, deliver_policy: DeliverPolicy) -> Result<Ordered, BenchError> {
-        let config = OrderedConfig {
-            deliver_policy,
-            ..OrderedConfig::default()
-        };
+        let config = OrderedConfig { deliver_policy, ..OrderedConfig::default() };
         let consumer = self.wait_for_stream().await?.create_consumer(config).await;
-        consumer
-            .map_err(broker_error)?
-            .messages()
-            .await
-            .map_err(broker_error)
+        consumer.map_err(broker_error)?.messages().await.map_err(broker_error)
     }
 
     /// Reads the first messages of the product's stream.
@@ -144,9 +135,8 @@ impl BenchBroker {
             {
                 oldest.await.map_err(broker_error)?;
             }
-            let publish = PublishMessage::build()
-                .payload(message.body)
-                .message_id(message.message_id);
+            let publish =
+                PublishMessage::build().payload(message.body).message_id(message.message_id);
             let ack = self.jetstream.send_publish(message.subject, publish).await;
             unacked.push_back(ack.map_err(broker_error)?);
         }

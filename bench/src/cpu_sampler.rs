@@ -36,11 +36,7 @@ impl CpuSampler {
     /// Starts sampling. The processes are the named parts of the system.
     pub(crate) fn start_sampling(processes: Vec<(&'static str, u32)>) -> Self {
         let before = take_sample(&processes);
-        Self {
-            processes,
-            started_at: Instant::now(),
-            before,
-        }
+        Self { processes, started_at: Instant::now(), before }
     }
 
     /// Returns the shares since the start.
@@ -59,9 +55,7 @@ impl CpuSampler {
         spent.push(("steal", after.steal - self.before.steal));
         let share = |seconds: f64| (1e3 * seconds / elapsed).round() / 10.0;
         let shares = spent.into_iter();
-        shares
-            .map(|(name, seconds)| (name.to_owned(), share(seconds)))
-            .collect()
+        shares.map(|(name, seconds)| (name.to_owned(), share(seconds))).collect()
     }
 }
 
@@ -76,10 +70,5 @@ fn take_sample(processes: &[(&'static str, u32)]) -> CpuSample {
         .map(|(_, seconds)| seconds)
         .sum();
     let machine = machine_cpu();
-    CpuSample {
-        parts,
-        driver: own_tree - children,
-        busy: machine.busy,
-        steal: machine.steal,
-    }
+    CpuSample { parts, driver: own_tree - children, busy: machine.busy, steal: machine.steal }
 }

@@ -93,17 +93,12 @@ impl BenchDocument {
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let bytes =
             std::fs::read(path).map_err(BenchError::io_error(path.display().to_string()))?;
-        serde_json::from_slice(&bytes).map_err(|source| BenchError::Document {
-            path: path.to_owned(),
-            source,
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|source| BenchError::Document { path: path.to_owned(), source })
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
-        let document_error = |source| BenchError::Document {
-            path: path.to_owned(),
-            source,
-        };
+        let document_error = |source| BenchError::Document { path: path.to_owned(), source };
         let mut text = serde_json::to_string_pretty(self).map_err(document_error)?;
         text.push('\n');
         std::fs::write(path, text).map_err(BenchError::io_error(path.display().to_string()))

@@ -59,10 +59,7 @@ pub enum BenchError {
     },
     /// A run did not complete.
     #[error("run {execution_id} is {status}")]
-    NotCompleted {
-        execution_id: ExecutionId,
-        status: ExecutionStatus,
-    },
+    NotCompleted { execution_id: ExecutionId, status: ExecutionStatus },
     /// A run did not end in time.
     #[error("run {execution_id} has not ended after {seconds} s")]
     RunTimedOut {
@@ -108,10 +105,7 @@ pub enum LogProblem {
     Missing(ExecutionId),
     /// A run is not completed.
     #[error("run {execution_id} is {status}")]
-    Status {
-        execution_id: ExecutionId,
-        status: ExecutionStatus,
-    },
+    Status { execution_id: ExecutionId, status: ExecutionStatus },
     /// A number of events is wrong.
     #[error("run {execution_id} has {found} events {what}, expected {wanted}")]
     Count {

@@ -35,10 +35,7 @@ async fn run(args: &Args) -> Result<bool, BenchError> {
     let text = render_report(&document);
     std::io::stdout()
         .write_all(text.as_bytes())
-        .map_err(|source| BenchError::Io {
-            what: "standard output".to_owned(),
-            source,
-        })?;
+        .map_err(|source| BenchError::Io { what: "standard output".to_owned(), source })?;
     Ok(document.all_errors().is_empty())
 }
 
@@ -62,10 +59,7 @@ async fn measure_and_save(args: &Args) -> Result<BenchDocument, BenchError> {
 
 /// Builds the product, and returns the path of the binary as reported by Cargo.
 fn build_noetl() -> Result<PathBuf, BenchError> {
-    let failed = |source| BenchError::Io {
-        what: "cargo cannot be run".to_owned(),
-        source,
-    };
+    let failed = |source| BenchError::Io { what: "cargo cannot be run".to_owned(), source };
     let output = Command::new("cargo")
         .args(["build", "--release", "--package", "noetl-cli"])
         .arg("--message-format=json-render-diagnostics")

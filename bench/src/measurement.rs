@@ -41,13 +41,9 @@ pub async fn measure_all(plan: &MeasurementPlan) -> BenchDocument {
              set TMPDIR to a folder on a disk"
         ));
     }
-    let mut document = BenchDocument {
-        meta: session_meta(plan, kind),
-        rounds: Vec::new(),
-    };
+    let mut document = BenchDocument { meta: session_meta(plan, kind), rounds: Vec::new() };
     for number in 1..=plan.rounds {
-        plan.progress
-            .print_line(&format!("round {number} of {}", plan.rounds));
+        plan.progress.print_line(&format!("round {number} of {}", plan.rounds));
         document.rounds.push(measure_round(plan).await);
     }
     document
@@ -72,8 +68,7 @@ async fn measure_round(plan: &MeasurementPlan) -> MeasurementRound {
         match peers.run(&plan.workloads).await {
             Ok(document) => round.peers = Some(document),
             Err(error) => {
-                plan.progress
-                    .print_line(&format!("peers: {}", error.full_message()));
+                plan.progress.print_line(&format!("peers: {}", error.full_message()));
                 round.peers_error = Some(error.full_message());
             }
         }
@@ -107,8 +102,7 @@ pub async fn measure_system(
     };
     if let Err(error) = try_measure_system(shape, plan, &mut result).await {
         let (name, error) = (result.display_name(), error.full_message());
-        plan.progress
-            .print_line(&format!("{name}: FAILED: {error}"));
+        plan.progress.print_line(&format!("{name}: FAILED: {error}"));
         result.error = Some(error);
     }
     result

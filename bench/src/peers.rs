@@ -31,13 +31,7 @@ impl PeerHarness {
     pub(crate) async fn run(&self, workloads: &[Workload]) -> Result<Value, BenchError> {
         let folder = tempfile::tempdir().map_err(BenchError::io_error("a temporary folder"))?;
         let file = folder.path().join("peers.json");
-        let supported = [
-            Workload::W1,
-            Workload::W2,
-            Workload::W3,
-            Workload::W4,
-            Workload::W5,
-        ];
+        let supported = [Workload::W1, Workload::W2, Workload::W3, Workload::W4, Workload::W5];
         let selected: Vec<&str> = supported
             .into_iter()
             .filter(|workload| workloads.contains(workload))
@@ -59,10 +53,7 @@ impl PeerHarness {
             .kill_on_drop(true)
             .status()
             .await
-            .map_err(BenchError::io_error(format!(
-                "{}/run",
-                self.folder.display()
-            )))?;
+            .map_err(BenchError::io_error(format!("{}/run", self.folder.display())))?;
         // The document contains the errors of failed peers. Only a missing document is an error
         // here.
         read_peers_document(&file)
@@ -72,10 +63,8 @@ impl PeerHarness {
 
 fn read_peers_document(file: &Path) -> Result<Value, BenchError> {
     let bytes = std::fs::read(file).map_err(BenchError::io_error("the document of the peers"))?;
-    serde_json::from_slice(&bytes).map_err(|source| BenchError::Document {
-        path: file.to_owned(),
-        source,
-    })
+    serde_json::from_slice(&bytes)
+        .map_err(|source| BenchError::Document { path: file.to_owned(), source })
 }
 
 /// Compared parts of the peers' document. The raw document keeps everything else.
@@ -150,19 +139,10 @@ mod tests {
         let document = PeersDocument::from_raw(&raw).unwrap();
         let restate = &document.peers["restate"];
         assert_eq!(restate.w1["service"].p50_ms, Some(7.0));
-        let last = restate
-            .w5
-            .as_ref()
-            .unwrap()
-            .first_start_s
-            .values()
-            .next_back();
+        let last = restate.w5.as_ref().unwrap().first_start_s.values().next_back();
         assert_eq!(last.and_then(Value::as_f64), Some(1.83));
         let limit = &document.peers["raw"].limits["fdatasync, 8 kB write"];
         assert_eq!(limit.unit.as_deref(), Some("syncs/s"));
-        assert_eq!(
-            document.peers["dbos-ts"].error.as_deref(),
-            Some("not installed")
-        );
+        assert_eq!(document.peers["dbos-ts"].error.as_deref(), Some("not installed"));
     }
 }

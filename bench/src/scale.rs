@@ -79,10 +79,7 @@ impl WorkloadScale {
     };
 
     /// Full measurement with longer logs to replay.
-    pub const LARGE: Self = Self {
-        w7_events: [10_000, 100_000, 1_000_000],
-        ..Self::FULL
-    };
+    pub const LARGE: Self = Self { w7_events: [10_000, 100_000, 1_000_000], ..Self::FULL };
 
     /// A tenth of the work, to check that everything works. The figures mean nothing.
     pub const QUICK: Self = Self {

@@ -134,10 +134,9 @@ impl StoreSite {
                 store.push(file);
                 (store, Vec::new())
             }
-            StoreLocation::Postgres(database) => (
-                OsString::from("postgres"),
-                vec![("NOETL_DSN", database.connection_config())],
-            ),
+            StoreLocation::Postgres(database) => {
+                (OsString::from("postgres"), vec![("NOETL_DSN", database.connection_config())])
+            }
         }
     }
 
@@ -157,9 +156,7 @@ impl StoreSite {
         let (client, connection) =
             tokio_postgres::connect(&database.connection_config(), NoTls).await?;
         let connection_task = tokio::spawn(connection);
-        let inserted = client
-            .execute(INSERT_PUBLISHED_ROWS, &[&i64::from(rows)])
-            .await;
+        let inserted = client.execute(INSERT_PUBLISHED_ROWS, &[&i64::from(rows)]).await;
         drop(client);
         // The connection ends with its client. Its result does not matter.
         drop(connection_task.await);
@@ -171,10 +168,9 @@ impl StoreSite {
     pub(crate) fn database_processes(&self) -> Vec<(&'static str, u32)> {
         match &self.location {
             StoreLocation::Sqlite(_) => Vec::new(),
-            StoreLocation::Postgres(_) => postmaster_pid()
-                .map(|pid| ("postgres", pid))
-                .into_iter()
-                .collect(),
+            StoreLocation::Postgres(_) => {
+                postmaster_pid().map(|pid| ("postgres", pid)).into_iter().collect()
+            }
         }
     }
 
@@ -216,17 +212,10 @@ fn sqlite_durability(file: &Path) -> Result<BTreeMap<String, String>, BenchError
     File::open(file)
         .and_then(|mut file| file.read_exact(&mut header))
         .map_err(BenchError::io_error("the header of the SQLite file"))?;
-    let journal = if header.ends_with(&WAL_VERSIONS) {
-        "wal"
-    } else {
-        "rollback"
-    };
+    let journal = if header.ends_with(&WAL_VERSIONS) { "wal" } else { "rollback" };
     Ok(BTreeMap::from([
         ("journal_mode".to_owned(), journal.to_owned()),
-        (
-            "synchronous".to_owned(),
-            "full (the store refuses to open otherwise)".to_owned(),
-        ),
+        ("synchronous".to_owned(), "full (the store refuses to open otherwise)".to_owned()),
     ]))
 }
 
@@ -235,9 +224,7 @@ async fn postgres_durability(config: &str) -> Result<BTreeMap<String, String>, B
     let connection_task = tokio::spawn(connection);
     let mut settings = BTreeMap::new();
     for name in DURABILITY_SETTINGS.into_iter().chain(["server_version"]) {
-        let row = client
-            .query_one("SELECT current_setting($1)", &[&name])
-            .await?;
+        let row = client.query_one("SELECT current_setting($1)", &[&name]).await?;
         settings.insert(name.to_owned(), row.get::<_, String>(0));
     }
     drop(client);
@@ -245,9 +232,7 @@ async fn postgres_durability(config: &str) -> Result<BTreeMap<String, String>, B
     drop(connection_task.await);
     for name in DURABILITY_SETTINGS {
         if settings.get(name).map(String::as_str) != Some("on") {
-            return Err(BenchError::Harness(format!(
-                "PostgreSQL runs with {name} off"
-            )));
+            return Err(BenchError::Harness(format!("PostgreSQL runs with {name} off")));
         }
     }
     Ok(settings)

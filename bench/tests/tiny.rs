@@ -64,10 +64,7 @@ fn missing_broker() -> Option<String> {
 }
 
 fn has_figure(result: &SystemResult, metric: Metric) -> bool {
-    let mut figures = result
-        .measurements
-        .iter()
-        .map(|measurement| &measurement.figures);
+    let mut figures = result.measurements.iter().map(|measurement| &measurement.figures);
     figures.any(|figures| figures.get(&metric).is_some_and(|value| *value > 0.0))
 }
 
@@ -85,10 +82,7 @@ const COUNTED_RUNS: u64 = 1;
 
 fn assert_has(result: &SystemResult, metrics: &[Metric]) {
     for metric in metrics {
-        assert!(
-            has_figure(result, *metric),
-            "{metric:?} is missing: {result:?}"
-        );
+        assert!(has_figure(result, *metric), "{metric:?} is missing: {result:?}");
     }
 }
 
@@ -147,24 +141,15 @@ fn assert_publishing(result: &SystemResult, runs: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn measures_embedded_on_sqlite() {
-    let result = measure_tiny(
-        StoreKind::Sqlite,
-        SystemShape::Embedded,
-        PublishingMode::Off,
-    )
-    .await;
+    let result = measure_tiny(StoreKind::Sqlite, SystemShape::Embedded, PublishingMode::Off).await;
     assert_embedded(&result);
     assert_eq!(result.durability["journal_mode"], "wal");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn measures_embedded_on_postgres() {
-    let result = measure_tiny(
-        StoreKind::Postgres,
-        SystemShape::Embedded,
-        PublishingMode::Off,
-    )
-    .await;
+    let result =
+        measure_tiny(StoreKind::Postgres, SystemShape::Embedded, PublishingMode::Off).await;
     assert_embedded(&result);
     assert_eq!(result.durability["fsync"], "on");
 }
@@ -183,12 +168,7 @@ async fn measures_publishing_on_postgres() {
     if let Some(missing) = missing_broker() {
         return println!("skipped: {missing}");
     }
-    let result = measure_tiny(
-        StoreKind::Postgres,
-        SystemShape::Embedded,
-        PublishingMode::On,
-    )
-    .await;
+    let result = measure_tiny(StoreKind::Postgres, SystemShape::Embedded, PublishingMode::On).await;
     assert_publishing(&result, EXPECTED_PUBLISHING_RUNS + COUNTED_RUNS);
     assert_has(&result, &[Metric::PendingP50Ms, Metric::PendingP99Ms]);
 }

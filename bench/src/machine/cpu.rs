@@ -4,10 +4,7 @@ use super::tree::process_tree;
 
 /// Returns the CPU seconds of a process tree, including children that have ended.
 pub(crate) fn tree_cpu(root: u32) -> f64 {
-    let ticks: u64 = process_tree(root)
-        .into_iter()
-        .filter_map(process_ticks)
-        .sum();
+    let ticks: u64 = process_tree(root).into_iter().filter_map(process_ticks).sum();
     ticks_to_seconds(ticks)
 }
 
@@ -40,16 +37,10 @@ fn parse_machine_cpu(line: &str) -> MachineCpu {
     let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
     let tick_at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     let busy = ticks.iter().sum::<u64>() - tick_at(3) - tick_at(4);
-    MachineCpu {
-        busy: ticks_to_seconds(busy),
-        steal: ticks_to_seconds(tick_at(7)),
-    }
+    MachineCpu { busy: ticks_to_seconds(busy), steal: ticks_to_seconds(tick_at(7)) }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "ticks of years still fit into the mantissa"
-)]
+#[expect(clippy::cast_precision_loss, reason = "ticks of years still fit into the mantissa")]
 fn ticks_to_seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }

@@ -19,9 +19,7 @@ pub(crate) fn filesystem_kind(folder: &Path) -> String {
         return "unknown".to_owned();
     };
     let number = u64::try_from(stats.f_type).unwrap_or_default();
-    let entry = FILESYSTEM_MAGIC_NUMBERS
-        .iter()
-        .find(|(magic, _)| *magic == number);
+    let entry = FILESYSTEM_MAGIC_NUMBERS.iter().find(|(magic, _)| *magic == number);
     entry.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned())
 }
 

@@ -29,10 +29,7 @@ fn parse_rollup(text: &str) -> MemoryUsage {
         let kib = line.and_then(|rest| rest.split_whitespace().next());
         kib.and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
     };
-    MemoryUsage {
-        rss: mib_of("Rss:"),
-        pss: mib_of("Pss:"),
-    }
+    MemoryUsage { rss: mib_of("Rss:"), pss: mib_of("Pss:") }
 }
 
 #[cfg(test)]

@@ -32,10 +32,8 @@ mod tests {
 
     #[test]
     fn tree_contains_child_process() {
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(process_tree(std::process::id()).contains(&child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -73,10 +73,7 @@ pub(super) fn comparison_table(document: &BenchDocument) -> String {
         let Some((peer, theirs)) = row.best_peer(document) else {
             continue;
         };
-        let mut cells = vec![
-            row.name.to_owned(),
-            format!("{} ({peer})", theirs.to_cell()),
-        ];
+        let mut cells = vec![row.name.to_owned(), format!("{} ({peer})", theirs.to_cell())];
         cells.extend(names.iter().map(|name| {
             let Some(ours) = our_median(document, *name, row.metric) else {
                 return "-".to_owned();
@@ -98,11 +95,8 @@ impl ComparisonRow {
             variants.retain(|variant, _| self.variant.is_none_or(|only| variant == only));
             let has_variants = variants.len() > 1;
             if let Some((variant, value)) = best_variant(&variants, self.better) {
-                let name = if has_variants {
-                    format!("{peer}, {variant}")
-                } else {
-                    peer.to_owned()
-                };
+                let name =
+                    if has_variants { format!("{peer}, {variant}") } else { peer.to_owned() };
                 candidates.insert(name, value);
             }
         }

@@ -10,31 +10,13 @@ use crate::store_site::StoreKind;
 const LIMITS_PEER: &str = "raw";
 
 pub(super) fn limits_table(document: &BenchDocument) -> String {
-    let limits = peer_medians(
-        document,
-        LIMITS_PEER,
-        |peer| &peer.limits,
-        |figure| figure.value,
-    );
-    let header = [
-        "against the plain store",
-        "limit",
-        "ours",
-        "in units of the limit",
-    ];
+    let limits = peer_medians(document, LIMITS_PEER, |peer| &peer.limits, |figure| figure.value);
+    let header = ["against the plain store", "limit", "ours", "in units of the limit"];
     let mut rows = Vec::new();
     for name in measured_systems(document) {
         let limit = |label: &str| limits.get(label).copied();
-        rows.extend(latency_row(
-            document,
-            name,
-            limit(sequential_limit(name.store)),
-        ));
-        rows.extend(throughput_row(
-            document,
-            name,
-            limit(concurrent_limit(name.store)),
-        ));
+        rows.extend(latency_row(document, name, limit(sequential_limit(name.store))));
+        rows.extend(throughput_row(document, name, limit(concurrent_limit(name.store))));
     }
     for (label, value) in &limits {
         let unit = limit_unit(document, label);
@@ -76,11 +58,7 @@ fn latency_row(
     let commit_ms = 1e3 / limit.value;
     Some(vec![
         format!("{}: W1 p50", name.display_name()),
-        format!(
-            "{} ms a commit{}",
-            format_number(commit_ms),
-            limit.disturbance_mark()
-        ),
+        format!("{} ms a commit{}", format_number(commit_ms), limit.disturbance_mark()),
         format!("{} ms", run.to_cell()),
         format!("{} commits a run", format_number(run.value / commit_ms)),
     ])

@@ -24,12 +24,7 @@ pub fn render_report(document: &BenchDocument) -> String {
         comparison::comparison_table(document),
         limits::limits_table(document),
     ];
-    parts.extend(
-        document
-            .all_errors()
-            .iter()
-            .map(|error| format!("FAILED: {error}")),
-    );
+    parts.extend(document.all_errors().iter().map(|error| format!("FAILED: {error}")));
     parts.retain(|part| !part.is_empty());
     let mut text = parts.join("\n\n");
     text.push('\n');

@@ -49,17 +49,10 @@ fn our_figures_row(document: &BenchDocument, name: SystemName) -> Vec<String> {
         format_memory(
             document,
             name,
-            &[
-                ("server", Metric::UsedServerMib),
-                ("worker", Metric::UsedWorkerMib),
-            ],
+            &[("server", Metric::UsedServerMib), ("worker", Metric::UsedWorkerMib)],
         ),
         pair(Metric::FirstStartS, Metric::SecondStartS),
-        format!(
-            "{} ({})",
-            cell(Metric::PythonStepsPerS),
-            cell(Metric::StepsPerInterpreter)
-        ),
+        format!("{} ({})", cell(Metric::PythonStepsPerS), cell(Metric::StepsPerInterpreter)),
         max_other_cpu(document, name),
     ]
 }

@@ -20,10 +20,8 @@ pub(super) fn peer_figures_table(document: &BenchDocument) -> String {
         "W5 idle MiB",
         "W5 first / second start s",
     ];
-    let rows: Vec<_> = peer_names(document)
-        .iter()
-        .filter_map(|peer| peer_figures_row(document, peer))
-        .collect();
+    let rows: Vec<_> =
+        peer_names(document).iter().filter_map(|peer| peer_figures_row(document, peer)).collect();
     markdown_table(&header, &rows)
 }
 
@@ -39,11 +37,7 @@ fn peer_figures_row(document: &BenchDocument, peer: &str) -> Option<Vec<String>>
     }
     let (variant, latency) = best_variant(&w1, BetterDirection::Lower).unzip();
     let tail = variant.and_then(|variant| p99.get(variant).copied());
-    let kind = if DURABLE_PEERS.contains(&peer) {
-        "durable"
-    } else {
-        "queue"
-    };
+    let kind = if DURABLE_PEERS.contains(&peer) { "durable" } else { "queue" };
     Some(vec![
         peer.to_owned(),
         kind.to_owned(),
@@ -52,10 +46,8 @@ fn peer_figures_row(document: &BenchDocument, peer: &str) -> Option<Vec<String>>
         format_cell(best_variant(&w3, BetterDirection::Lower).map(|(_, value)| value)),
         format_cell(w4.get("child runs").copied()),
         format_cell(w4.get("steps").copied()),
-        idle.as_ref()
-            .map_or_else(|| "-".to_owned(), format_peer_memory),
-        idle.as_ref()
-            .map_or_else(|| "-".to_owned(), format_peer_starts),
+        idle.as_ref().map_or_else(|| "-".to_owned(), format_peer_memory),
+        idle.as_ref().map_or_else(|| "-".to_owned(), format_peer_starts),
     ])
 }
 
@@ -64,12 +56,10 @@ pub(super) fn best_variant(
     variants: &BTreeMap<String, MedianValue>,
     better: BetterDirection,
 ) -> Option<(&String, MedianValue)> {
-    variants
-        .iter()
-        .fold(None, |best, (variant, &value)| match best {
-            Some((_, so_far)) if !better.is_better(value.value, so_far.value) => best,
-            Some(_) | None => Some((variant, value)),
-        })
+    variants.iter().fold(None, |best, (variant, &value)| match best {
+        Some((_, so_far)) if !better.is_better(value.value, so_far.value) => best,
+        Some(_) | None => Some((variant, value)),
+    })
 }
 
 /// Returns the idle figures of the last round. A median would add nothing, since memory hardly
@@ -85,19 +75,12 @@ fn format_peer_memory(idle: &PeerIdle) -> String {
         let key = if name == "postgres" { "pss" } else { "rss" };
         format!("{name} {:.0}", mib.get(key).copied().unwrap_or(0.0))
     };
-    idle.idle_mib
-        .iter()
-        .map(format_part)
-        .collect::<Vec<_>>()
-        .join(" + ")
+    idle.idle_mib.iter().map(format_part).collect::<Vec<_>>().join(" + ")
 }
 
 fn format_peer_starts(idle: &PeerIdle) -> String {
     let last = |starts: &serde_json::Map<String, serde_json::Value>| {
-        let seconds = starts
-            .values()
-            .next_back()
-            .and_then(serde_json::Value::as_f64);
+        let seconds = starts.values().next_back().and_then(serde_json::Value::as_f64);
         seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2}"))
     };
     format!("{} / {}", last(&idle.first_start_s), last(&idle.restart_s))

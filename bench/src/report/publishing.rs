@@ -16,14 +16,8 @@ pub(super) fn publishing_table(document: &BenchDocument) -> String {
         "W10 pending count p50 / p99 ms",
     ];
     let is_measured = |name: &SystemName| {
-        let metrics = [
-            Metric::ConsumerP50Ms,
-            Metric::PublishPerS,
-            Metric::OutboxFewPerS,
-        ];
-        let mut medians = metrics
-            .iter()
-            .filter_map(|metric| our_median(document, *name, *metric));
+        let metrics = [Metric::ConsumerP50Ms, Metric::PublishPerS, Metric::OutboxFewPerS];
+        let mut medians = metrics.iter().filter_map(|metric| our_median(document, *name, *metric));
         medians.next().is_some()
     };
     let rows: Vec<_> = measured_systems(document)

@@ -33,17 +33,9 @@ fn replay_row(document: &BenchDocument, name: SystemName) -> Vec<String> {
         cell(Metric::ReplayEventsPerS),
         cell(Metric::FoldEventsPerS),
         by_length([Metric::EndShortMs, Metric::EndMediumMs, Metric::EndLongMs]),
-        by_length([
-            Metric::AsOfShortMs,
-            Metric::AsOfMediumMs,
-            Metric::AsOfLongMs,
-        ]),
+        by_length([Metric::AsOfShortMs, Metric::AsOfMediumMs, Metric::AsOfLongMs]),
         cell(Metric::SteadyEventsPerS),
-        by_length([
-            Metric::SteadyEndShortMs,
-            Metric::SteadyEndMediumMs,
-            Metric::SteadyEndLongMs,
-        ]),
+        by_length([Metric::SteadyEndShortMs, Metric::SteadyEndMediumMs, Metric::SteadyEndLongMs]),
         by_length([
             Metric::SteadyMiddleShortMs,
             Metric::SteadyMiddleMediumMs,

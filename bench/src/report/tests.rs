@@ -72,35 +72,17 @@ fn sample_peers() -> serde_json::Value {
 }
 
 fn sample_round(system: SystemResult) -> MeasurementRound {
-    MeasurementRound {
-        systems: vec![system],
-        peers: Some(sample_peers()),
-        peers_error: None,
-    }
+    MeasurementRound { systems: vec![system], peers: Some(sample_peers()), peers_error: None }
 }
 
 #[test]
 fn compares_with_best_durable_peer_not_queues() {
-    let text = render_report(&sample_document(vec![sample_round(sample_system(
-        1.5, 1.0, None,
-    ))]));
-    assert!(
-        text.contains("| W1 p50 ms | 6.00 (restate, keyed) | 1.50 (x4.00) |"),
-        "{text}"
-    );
-    assert!(
-        text.contains("| W2 runs/s | 600 (!) (restate) | 1200 (x2.00) |"),
-        "{text}"
-    );
-    assert!(
-        text.contains("child runs | 0.70 (restate) | 0.35 (x2.00) |"),
-        "{text}"
-    );
+    let text = render_report(&sample_document(vec![sample_round(sample_system(1.5, 1.0, None))]));
+    assert!(text.contains("| W1 p50 ms | 6.00 (restate, keyed) | 1.50 (x4.00) |"), "{text}");
+    assert!(text.contains("| W2 runs/s | 600 (!) (restate) | 1200 (x2.00) |"), "{text}");
+    assert!(text.contains("child runs | 0.70 (restate) | 0.35 (x2.00) |"), "{text}");
     assert!(text.contains("| pgboss | queue | 4.00 / 7.70 |"), "{text}");
-    assert!(
-        text.contains("| 0.25 ms a commit | 1.50 ms | 6.00 commits a run |"),
-        "{text}"
-    );
+    assert!(text.contains("| 0.25 ms a commit | 1.50 ms | 6.00 commits a run |"), "{text}");
 }
 
 #[test]
@@ -108,26 +90,17 @@ fn figure_is_median_with_its_disturbance_mark() {
     let rounds = [(1.0, 0.0), (9.0, 0.0), (2.0, 99.0)];
     let rounds = rounds.map(|(latency, other)| sample_round(sample_system(latency, other, None)));
     let text = render_report(&sample_document(rounds.to_vec()));
-    assert!(
-        text.contains("| sqlite embedded | 2.00 (!) / 4.00 |"),
-        "{text}"
-    );
+    assert!(text.contains("| sqlite embedded | 2.00 (!) / 4.00 |"), "{text}");
     assert!(text.contains("median of 3 rounds"), "{text}");
 }
 
 #[test]
 fn failed_system_has_no_figures() {
-    let broken = sample_document(vec![sample_round(sample_system(
-        1.5,
-        1.0,
-        Some("the log is wrong"),
-    ))]);
+    let broken =
+        sample_document(vec![sample_round(sample_system(1.5, 1.0, Some("the log is wrong")))]);
     let text = render_report(&broken);
     assert!(!text.contains("1.50"), "{text}");
-    assert!(
-        text.ends_with("FAILED: round 1, sqlite embedded: the log is wrong\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("FAILED: round 1, sqlite embedded: the log is wrong\n"), "{text}");
     assert_eq!(broken.all_errors().len(), 1);
 }
 

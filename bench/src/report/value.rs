@@ -31,11 +31,7 @@ impl MedianValue {
     }
 
     pub(super) fn disturbance_mark(self) -> &'static str {
-        if self.other_cpu > MAX_OTHER_CPU_PERCENT {
-            " (!)"
-        } else {
-            ""
-        }
+        if self.other_cpu > MAX_OTHER_CPU_PERCENT { " (!)" } else { "" }
     }
 }
 
@@ -54,11 +50,7 @@ pub(super) struct SystemName {
 
 impl SystemName {
     pub(super) fn from_result(system: &SystemResult) -> Self {
-        Self {
-            store: system.store,
-            shape: system.shape,
-            publishing: system.publishing,
-        }
+        Self { store: system.store, shape: system.shape, publishing: system.publishing }
     }
 
     pub(super) fn display_name(self) -> String {

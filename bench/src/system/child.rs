@@ -39,9 +39,8 @@ impl ProductProcess {
             .append(true)
             .open(&log)
             .map_err(BenchError::io_error(format!("the log of {name}")))?;
-        let stderr = file
-            .try_clone()
-            .map_err(BenchError::io_error(format!("the log of {name}")))?;
+        let stderr =
+            file.try_clone().map_err(BenchError::io_error(format!("the log of {name}")))?;
         let process = command
             .stdin(Stdio::null())
             .stdout(file)
@@ -49,15 +48,9 @@ impl ProductProcess {
             .kill_on_drop(true)
             .spawn()
             .map_err(BenchError::io_error(format!("{name} cannot be started")))?;
-        let pid = process
-            .id()
-            .ok_or_else(|| BenchError::Harness(format!("{name} ended at once")))?;
-        Ok(Self {
-            name,
-            process,
-            pid,
-            log,
-        })
+        let pid =
+            process.id().ok_or_else(|| BenchError::Harness(format!("{name} ended at once")))?;
+        Ok(Self { name, process, pid, log })
     }
 
     pub(super) const fn pid(&self) -> u32 {
@@ -99,9 +92,7 @@ impl ProductProcess {
         match timeout(STOP_TIMEOUT, self.process.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(self.process_error(format!("ended with {status}"))),
-            Ok(Err(error)) => Err(BenchError::io_error(format!("the end of {}", self.name))(
-                error,
-            )),
+            Ok(Err(error)) => Err(BenchError::io_error(format!("the end of {}", self.name))(error)),
             Err(_) => {
                 let trouble = format!("did not end within {} s", STOP_TIMEOUT.as_secs());
                 let trouble = self.process_error(trouble);

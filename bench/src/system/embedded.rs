@@ -45,12 +45,8 @@ impl EmbeddedSystem {
     ) -> Result<Self, BenchError> {
         let OpenStore { store, commits } = site.open().await?;
         let runtime_store = Arc::clone(&store);
-        let runtime = Runtime::open(
-            runtime_store,
-            Arc::new(SystemClock),
-            server_settings(broker),
-        )
-        .await?;
+        let runtime =
+            Runtime::open(runtime_store, Arc::new(SystemClock), server_settings(broker)).await?;
         let api: Arc<dyn WorkerApi> = Arc::new(runtime.clone());
         let tools = noetl_tools::Settings::default().with_environment(std::env::vars(), &[]);
         let toolbox = Arc::new(Toolbox::new(tools));
@@ -78,10 +74,7 @@ fn server_settings(broker: Option<&BenchBroker>) -> Settings {
                 url: broker.url().to_owned(),
                 ..NatsConnectionSettings::default()
             },
-            stream: Some(StreamSettings {
-                backfill: true,
-                ..StreamSettings::default()
-            }),
+            stream: Some(StreamSettings { backfill: true, ..StreamSettings::default() }),
             ..NatsSettings::default()
         }),
         ..Settings::default()
@@ -91,11 +84,8 @@ fn server_settings(broker: Option<&BenchBroker>) -> Settings {
 #[async_trait]
 impl SystemUnderTest for EmbeddedSystem {
     async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError> {
-        let request = RegisterRequest {
-            content: playbook.text.clone(),
-            resource_type: None,
-            dry_run: false,
-        };
+        let request =
+            RegisterRequest { content: playbook.text.clone(), resource_type: None, dry_run: false };
         self.runtime.register_definition(request).await?;
         Ok(())
     }
@@ -105,20 +95,14 @@ impl SystemUnderTest for EmbeddedSystem {
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
         let response = self.runtime.execute(request).await?;
-        Ok((
-            response.execution_id,
-            response.outcome.map(|outcome| outcome.status),
-        ))
+        Ok((response.execution_id, response.outcome.map(|outcome| outcome.status)))
     }
 
     async fn wait_for_run(
         &self,
         execution_id: ExecutionId,
     ) -> Result<Option<ExecutionStatus>, BenchError> {
-        let outcome = self
-            .runtime
-            .wait_for_end(execution_id, CALL_TIMEOUT)
-            .await?;
+        let outcome = self.runtime.wait_for_end(execution_id, CALL_TIMEOUT).await?;
         Ok(outcome.map(|outcome| outcome.status))
     }
 
@@ -127,17 +111,13 @@ impl SystemUnderTest for EmbeddedSystem {
     }
 
     async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError> {
-        let request = OutboxClaimRequest {
-            limit: Some(limit.into()),
-        };
+        let request = OutboxClaimRequest { limit: Some(limit.into()) };
         let response = self.runtime.claim_outbox(request).await?;
         Ok(ClaimedRow::from_response(&response))
     }
 
     async fn mark_rows(&self, rows: &[ClaimedRow]) -> Result<u64, BenchError> {
-        let marked = self
-            .runtime
-            .mark_outbox_published(ClaimedRow::to_mark_request(rows));
+        let marked = self.runtime.mark_outbox_published(ClaimedRow::to_mark_request(rows));
         Ok(marked.await?.marked)
     }
 

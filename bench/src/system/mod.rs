@@ -128,10 +128,10 @@ pub(crate) struct ClaimedRow {
 
 impl ClaimedRow {
     fn from_response(response: &OutboxClaimResponse) -> Vec<Self> {
-        let rows = response.rows.iter().map(|row| Self {
-            outbox_id: row.outbox_id,
-            attempts: row.attempts,
-        });
+        let rows = response
+            .rows
+            .iter()
+            .map(|row| Self { outbox_id: row.outbox_id, attempts: row.attempts });
         rows.collect()
     }
 
@@ -172,9 +172,7 @@ pub(crate) async fn launch_system(
         }
     };
     system.register_playbook(&playbook).await?;
-    let (execution_id, _) = system
-        .execute_playbook(execute_request(&playbook.path, None))
-        .await?;
+    let (execution_id, _) = system.execute_playbook(execute_request(&playbook.path, None)).await?;
     let ready_s = started.elapsed().as_secs_f64();
     ledger.record_run(execution_id, playbook.commands);
     wait_until_completed(&*system, execution_id, None).await?;
@@ -212,19 +210,13 @@ pub(crate) async fn start_run(
     ledger: &RunLedger,
     playbook: &BenchPlaybook,
 ) -> Result<ExecutionId, BenchError> {
-    let (execution_id, _) = system
-        .execute_playbook(execute_request(&playbook.path, None))
-        .await?;
+    let (execution_id, _) = system.execute_playbook(execute_request(&playbook.path, None)).await?;
     ledger.record_run(execution_id, playbook.commands);
     Ok(execution_id)
 }
 
 fn execute_request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
-    ExecuteRequest {
-        path: Some(path.clone()),
-        wait_ms,
-        ..ExecuteRequest::default()
-    }
+    ExecuteRequest { path: Some(path.clone()), wait_ms, ..ExecuteRequest::default() }
 }
 
 pub(crate) async fn wait_until_completed(
@@ -238,10 +230,7 @@ pub(crate) async fn wait_until_completed(
         match status {
             Some(ExecutionStatus::Completed) => return Ok(()),
             Some(status) => {
-                return Err(BenchError::NotCompleted {
-                    execution_id,
-                    status,
-                });
+                return Err(BenchError::NotCompleted { execution_id, status });
             }
             None if started.elapsed() > RUN_TIMEOUT => {
                 return Err(BenchError::RunTimedOut {

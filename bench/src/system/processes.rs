@@ -56,13 +56,7 @@ impl ProcessSystem {
         let (store, variables) = site.server_store_config();
         let mut server = role_command(noetl, "server");
         server
-            .args([
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-                "--store",
-            ])
+            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--store"])
             .arg(store)
             .env("NOETL_DEV", "true")
             .envs(variables)
@@ -72,20 +66,12 @@ impl ProcessSystem {
         worker.args(["--server", &url]);
         let worker = ProductProcess::spawn_process("worker", worker, site.folder())?;
         wait_until_ready(&client, &mut server).await?;
-        Ok(Self {
-            client,
-            publisher,
-            server,
-            worker,
-        })
+        Ok(Self { client, publisher, server, worker })
     }
 }
 
 fn new_client(url: &str, token: Option<BearerToken>) -> Result<Client, BenchError> {
-    let settings = ClientSettings {
-        token,
-        ..ClientSettings::default()
-    };
+    let settings = ClientSettings { token, ..ClientSettings::default() };
     Client::new(url, settings).map_err(|error| BenchError::Harness(error.to_string()))
 }
 
@@ -104,10 +90,7 @@ fn publishing_environment(broker: Option<&BenchBroker>) -> Vec<(&'static str, St
 /// Returns the command of a role. Only programs on this machine can call it, without a token.
 fn role_command(noetl: &Path, role: &str) -> Command {
     let mut command = Command::new(noetl);
-    command
-        .arg(role)
-        .env("NOETL_DEV", "true")
-        .env("NOETL_LOG", "warn");
+    command.arg(role).env("NOETL_DEV", "true").env("NOETL_LOG", "warn");
     command
 }
 
@@ -116,9 +99,7 @@ fn free_port() -> Result<u16, BenchError> {
     let listener =
         TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io_error("no port is free"))?;
     let address = listener.local_addr();
-    Ok(address
-        .map_err(BenchError::io_error("no port is free"))?
-        .port())
+    Ok(address.map_err(BenchError::io_error("no port is free"))?.port())
 }
 
 /// Waits until the server accepts a definition, which means that it can accept a run too.
@@ -138,19 +119,13 @@ async fn wait_until_ready(client: &Client, server: &mut ProductProcess) -> Resul
 }
 
 fn register_request(playbook: &BenchPlaybook) -> RegisterRequest {
-    RegisterRequest {
-        content: playbook.text.clone(),
-        resource_type: None,
-        dry_run: false,
-    }
+    RegisterRequest { content: playbook.text.clone(), resource_type: None, dry_run: false }
 }
 
 #[async_trait]
 impl SystemUnderTest for ProcessSystem {
     async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError> {
-        self.client
-            .catalog_register(&register_request(playbook))
-            .await?;
+        self.client.catalog_register(&register_request(playbook)).await?;
         Ok(())
     }
 
@@ -159,10 +134,7 @@ impl SystemUnderTest for ProcessSystem {
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
         let response = self.client.execute_playbook(&request).await?;
-        Ok((
-            response.execution_id,
-            response.outcome.map(|outcome| outcome.status),
-        ))
+        Ok((response.execution_id, response.outcome.map(|outcome| outcome.status)))
     }
 
     async fn wait_for_run(
@@ -182,9 +154,7 @@ impl SystemUnderTest for ProcessSystem {
     }
 
     async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError> {
-        let request = OutboxClaimRequest {
-            limit: Some(limit.into()),
-        };
+        let request = OutboxClaimRequest { limit: Some(limit.into()) };
         let response = self.publisher.claim_outbox(&request).await?;
         Ok(ClaimedRow::from_response(&response))
     }

@@ -54,9 +54,7 @@ async fn wait_until_caught_up(context: &WorkloadContext<'_>) -> Result<u64, Benc
     let started = Instant::now();
     while context.system.stream_lag().await? > 0 {
         if started.elapsed() > BACKLOG_TIMEOUT {
-            return Err(BenchError::Harness(
-                "the stream does not catch up".to_owned(),
-            ));
+            return Err(BenchError::Harness("the stream does not catch up".to_owned()));
         }
         sleep(BACKLOG_POLL_INTERVAL).await;
     }
@@ -76,9 +74,7 @@ async fn measure_drain_rate(broker: &BenchBroker, backlog: u64) -> Result<f64, B
             if count >= backlog {
                 let published = u32::try_from(count - before).unwrap_or(u32::MAX);
                 // A backlog that was published at the first poll is counted with the poll interval.
-                let took = now
-                    .saturating_duration_since(since)
-                    .max(BACKLOG_POLL_INTERVAL);
+                let took = now.saturating_duration_since(since).max(BACKLOG_POLL_INTERVAL);
                 return Ok(f64::from(published.max(1)) / took.as_secs_f64());
             }
         }

@@ -15,21 +15,13 @@ pub(super) async fn measure_idle_system(
 ) -> Result<(WorkloadContext<'_>, Figures), BenchError> {
     let mut figures = Figures::from([(Metric::FirstStartS, context.first_start_s)]);
     tokio::time::sleep(Duration::from_secs(context.scale.settle_s)).await;
-    let names = [
-        ("server", Metric::IdleServerMib),
-        ("worker", Metric::IdleWorkerMib),
-    ];
+    let names = [("server", Metric::IdleServerMib), ("worker", Metric::IdleWorkerMib)];
     record_memory(&context, &mut figures, names);
     for (_, pid) in context.site.database_processes() {
         figures.insert(Metric::IdlePostgresMib, tree_memory(pid).pss);
     }
-    context
-        .run_sequentially(&one_step_playbook()?, context.scale.w5_runs)
-        .await?;
-    let names = [
-        ("server", Metric::UsedServerMib),
-        ("worker", Metric::UsedWorkerMib),
-    ];
+    context.run_sequentially(&one_step_playbook()?, context.scale.w5_runs).await?;
+    let names = [("server", Metric::UsedServerMib), ("worker", Metric::UsedWorkerMib)];
     record_memory(&context, &mut figures, names);
     let (context, ready_s) = context.restart_system(None).await?;
     figures.insert(Metric::SecondStartS, ready_s);

@@ -242,11 +242,7 @@ impl<'a> WorkloadContext<'a> {
         system.stop().await?;
         let launched =
             launch_system(self.shape, self.site, broker.as_deref(), &self.ledger).await?;
-        let context = Self {
-            system: launched.system,
-            broker,
-            ..self
-        };
+        let context = Self { system: launched.system, broker, ..self };
         Ok((context, launched.ready_s))
     }
 

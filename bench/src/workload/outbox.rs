@@ -25,11 +25,7 @@ pub(super) async fn measure_outbox(context: &WorkloadContext<'_>) -> Result<Figu
     let peer_rates = match (&context.peers_home, context.site.database()) {
         (Some(home), Some(database)) => {
             let jobs = context.scale.w10_rows;
-            Some(
-                PgBoss::new(home)
-                    .measure_rates(database, jobs, JOB_BODY_BYTES)
-                    .await?,
-            )
+            Some(PgBoss::new(home).measure_rates(database, jobs, JOB_BODY_BYTES).await?)
         }
         (Some(_) | None, _) => None,
     };
@@ -45,15 +41,9 @@ pub(super) async fn measure_outbox(context: &WorkloadContext<'_>) -> Result<Figu
         figures.extend(rate.map(|rate| (peer_metric, *rate)));
     }
     empty_outbox(context).await?;
-    if context
-        .site
-        .add_published_rows(context.scale.w10_published)
-        .await?
-    {
+    if context.site.add_published_rows(context.scale.w10_published).await? {
         // Count a queue as it is when publishers keep up.
-        context
-            .run_sequentially(&one_step_playbook()?, context.scale.warm_up)
-            .await?;
+        context.run_sequentially(&one_step_playbook()?, context.scale.warm_up).await?;
         let mut times = Vec::new();
         for _ in 0..context.scale.w10_counts {
             let started = Instant::now();

@@ -38,28 +38,14 @@ const GROWING_LOG_METRICS: [[Metric; 2]; 3] = [
 /// Metrics of the log of an object: at its end, in its middle, and at a position that was not read
 /// before.
 const STEADY_LOG_METRICS: [([Metric; 2], Metric); 3] = [
-    (
-        [Metric::SteadyEndShortMs, Metric::SteadyMiddleShortMs],
-        Metric::SteadyFirstShortMs,
-    ),
-    (
-        [Metric::SteadyEndMediumMs, Metric::SteadyMiddleMediumMs],
-        Metric::SteadyFirstMediumMs,
-    ),
-    (
-        [Metric::SteadyEndLongMs, Metric::SteadyMiddleLongMs],
-        Metric::SteadyFirstLongMs,
-    ),
+    ([Metric::SteadyEndShortMs, Metric::SteadyMiddleShortMs], Metric::SteadyFirstShortMs),
+    ([Metric::SteadyEndMediumMs, Metric::SteadyMiddleMediumMs], Metric::SteadyFirstMediumMs),
+    ([Metric::SteadyEndLongMs, Metric::SteadyMiddleLongMs], Metric::SteadyFirstLongMs),
 ];
 
 pub(super) async fn measure_replay(context: &WorkloadContext<'_>) -> Result<Figures, BenchError> {
     let mut figures = Figures::new();
-    for (iterations, metrics) in context
-        .scale
-        .w7_iterations
-        .into_iter()
-        .zip(GROWING_LOG_METRICS)
-    {
+    for (iterations, metrics) in context.scale.w7_iterations.into_iter().zip(GROWING_LOG_METRICS) {
         let playbook = fan_out_playbook(iterations, MAX_IN_FLIGHT)?;
         context.system.register_playbook(&playbook).await?;
         let (id, _) = run_with_id(&*context.system, &context.ledger, &playbook).await?;
@@ -120,10 +106,7 @@ async fn replay_at(
     id: ExecutionId,
     position: i64,
 ) -> Result<(ReplayResponse, f64), BenchError> {
-    let query = ReplayQuery {
-        cutoff: ReplayCutoff::Position(position),
-        ..ReplayQuery::new(id)
-    };
+    let query = ReplayQuery { cutoff: ReplayCutoff::Position(position), ..ReplayQuery::new(id) };
     let (response, took) = timed_replay(context, &query).await?;
     if response.state.event_count != position || response.checksum.is_none() {
         let text = format!("the replay of {id} does not match the query");
@@ -145,9 +128,7 @@ async fn timed_replay(
 async fn measure_fold_rate(store: &Arc<dyn Store>, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events: Vec<StoredEvent> = Vec::new();
     loop {
-        let after = events
-            .last()
-            .map_or(ExecutionVersion::EMPTY, |event| event.record.seq.into());
+        let after = events.last().map_or(ExecutionVersion::EMPTY, |event| event.record.seq.into());
         let page = store.read_events(id, after, LogPageLimit::MAX).await?;
         if page.is_empty() {
             break;

@@ -8,14 +8,7 @@ use crate::playbooks::sequence_playbook;
 pub(super) async fn measure_sequence(context: &WorkloadContext<'_>) -> Result<Figures, BenchError> {
     let playbook = sequence_playbook()?;
     context.system.register_playbook(&playbook).await?;
-    context
-        .run_sequentially(&playbook, context.scale.w3_warm_up)
-        .await?;
-    let times = context
-        .run_sequentially(&playbook, context.scale.w3_runs)
-        .await?;
-    Ok(Figures::from([(
-        Metric::SequenceP50Ms,
-        require_percentile(&times, 50)?,
-    )]))
+    context.run_sequentially(&playbook, context.scale.w3_warm_up).await?;
+    let times = context.run_sequentially(&playbook, context.scale.w3_runs).await?;
+    Ok(Figures::from([(Metric::SequenceP50Ms, require_percentile(&times, 50)?)]))
 }

@@ -55,10 +55,8 @@ fn sensor_event(
     name: &str,
     now: Timestamp,
 ) -> Result<ProjectedEvent, BenchError> {
-    let attributes = Json::object([
-        ("value", Json::from(event_id.get())),
-        ("unit", Json::from("celsius")),
-    ]);
+    let attributes =
+        Json::object([("value", Json::from(event_id.get())), ("unit", Json::from("celsius"))]);
     let object = Json::object([
         ("type", Json::from("sensor")),
         ("id", Json::from("1")),
@@ -84,20 +82,11 @@ async fn write_batch(
     events: Vec<ProjectedEvent>,
     now: Timestamp,
 ) -> Result<(), BenchError> {
-    let batch = ProjectionBatch {
-        events,
-        scope: ProjectionScope::ExecutionOwner,
-        now,
-        use_outbox: false,
-    };
+    let batch =
+        ProjectionBatch { events, scope: ProjectionScope::ExecutionOwner, now, use_outbox: false };
     let outcomes = project_events(store, batch).await?;
-    match outcomes
-        .iter()
-        .find(|outcome| **outcome != ProjectOutcome::Projected)
-    {
-        Some(outcome) => Err(harness_error(format!(
-            "an event was not written: {outcome:?}"
-        ))),
+    match outcomes.iter().find(|outcome| **outcome != ProjectOutcome::Projected) {
+        Some(outcome) => Err(harness_error(format!("an event was not written: {outcome:?}"))),
         None => Ok(()),
     }
 }

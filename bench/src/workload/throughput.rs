@@ -16,9 +16,7 @@ pub(super) async fn measure_throughput(
     context: &WorkloadContext<'_>,
 ) -> Result<Figures, BenchError> {
     let playbook = one_step_playbook()?;
-    context
-        .run_sequentially(&playbook, context.scale.warm_up)
-        .await?;
+    context.run_sequentially(&playbook, context.scale.warm_up).await?;
     let playbook = Arc::new(playbook);
     let runs = context.scale.w2_runs;
     let next_run = Arc::new(AtomicU32::new(0));

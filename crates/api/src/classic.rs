@@ -111,11 +111,7 @@ pub struct ClassicEvent {
     #[serde(alias = "name")]
     pub event_type: Text,
     /// Payload of the event.
-    #[serde(
-        default,
-        alias = "context",
-        skip_serializing_if = "noetl_types::Json::is_null"
-    )]
+    #[serde(default, alias = "context", skip_serializing_if = "noetl_types::Json::is_null")]
     pub payload: Json,
     /// Metadata of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,10 +182,7 @@ pub struct ClassicEventBatchResponse {
     pub status: Text,
     /// Ids of the events, in order.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<noetl_types::schema::IdNumber>")
-    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
     pub event_ids: Vec<EventId>,
     /// Number of commands issued.
     pub commands_generated: u32,

@@ -103,15 +103,7 @@ impl Client {
             heartbeat: build_url(&base, paths::COMMANDS_HEARTBEAT)?,
             report: build_url(&base, paths::COMMANDS_REPORT)?,
         };
-        Ok(Self {
-            inner: Arc::new(ClientInner {
-                http,
-                base,
-                hot,
-                timeout,
-                max_response_size,
-            }),
-        })
+        Ok(Self { inner: Arc::new(ClientInner { http, base, hot, timeout, max_response_size }) })
     }
 
     /// Returns the base URL of the server.
@@ -172,10 +164,8 @@ fn with_tls(
     let config = match certificate {
         None => config.with_no_client_auth(),
         Some(certificate) => {
-            let (chain, key) = (
-                parse_certificate_chain(certificate)?,
-                parse_private_key(certificate)?,
-            );
+            let (chain, key) =
+                (parse_certificate_chain(certificate)?, parse_private_key(certificate)?);
             let config = config.with_client_auth_cert(chain, key);
             config.map_err(|error| certificate_error(&error))?
         }

@@ -273,9 +273,7 @@ impl CommandReport {
         let mut redacted = Self {
             result: self.result.map(|result| secrets.redact_json(result)),
             labels: self.labels.map(|labels| secrets.redact_json(labels)),
-            onward: self
-                .onward
-                .map(|onward| redact_continuation(secrets, onward)),
+            onward: self.onward.map(|onward| redact_continuation(secrets, onward)),
             set: secrets.redact_fields(self.set),
             error: self.error.map(|error| secrets.redact_error(error)),
             ..self
@@ -290,11 +288,7 @@ impl CommandReport {
         for retry in &mut redacted.retries {
             retry.error = secrets.redact_error(retry.error.clone());
         }
-        for failed in redacted
-            .frame
-            .iter_mut()
-            .flat_map(|frame| &mut frame.errors)
-        {
+        for failed in redacted.frame.iter_mut().flat_map(|frame| &mut frame.errors) {
             failed.error = secrets.redact_error(failed.error.clone());
         }
         redacted
@@ -319,10 +313,7 @@ const fn first_attempt() -> u32 {
     1
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -516,10 +507,7 @@ mod tests {
         let mut secrets = SecretSet::default();
         secrets.add_text("sesame-1");
         let redacted = report.redact_secrets(&secrets);
-        assert_eq!(
-            redacted.result,
-            Some(parse_json(r#"{"[REDACTED]":"<[REDACTED]>"}"#))
-        );
+        assert_eq!(redacted.result, Some(parse_json(r#"{"[REDACTED]":"<[REDACTED]>"}"#)));
         assert_eq!(
             Json::from(redacted.set.clone()),
             parse_json(r#"{"ctx.sesame-1":["[REDACTED]"]}"#)

@@ -110,10 +110,7 @@ pub struct RotationRequest {
 
 impl Default for RotationRequest {
     fn default() -> Self {
-        Self {
-            batch_size: 100,
-            max_batches: 1_000,
-        }
+        Self { batch_size: 100, max_batches: 1_000 }
     }
 }
 

@@ -53,9 +53,6 @@ impl ApiError {
 
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        Self::Refused {
-            problem: Box::new(problem),
-            retry_after: None,
-        }
+        Self::Refused { problem: Box::new(problem), retry_after: None }
     }
 }

@@ -142,10 +142,7 @@ pub struct EventPage {
 /// Status of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the classic form of the response"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the classic form of the response")]
 pub struct ExecutionStatusView {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -236,10 +233,7 @@ pub struct AnalyzeRequest {
 
 impl Default for AnalyzeRequest {
     fn default() -> Self {
-        Self {
-            max_events: 1200,
-            event_sample_size: 120,
-        }
+        Self { max_events: 1200, event_sample_size: 120 }
     }
 }
 
@@ -325,10 +319,7 @@ pub struct CleanupRequest {
 
 impl Default for CleanupRequest {
     fn default() -> Self {
-        Self {
-            older_than_minutes: 5,
-            dry_run: false,
-        }
+        Self { older_than_minutes: 5, dry_run: false }
     }
 }
 

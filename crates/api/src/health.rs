@@ -56,11 +56,7 @@ impl ReadinessResponse {
             missing_protections: Vec::new(),
         };
         for (name, result) in checks {
-            let health = if result.is_ok() {
-                HealthStatus::Ok
-            } else {
-                HealthStatus::Failed
-            };
+            let health = if result.is_ok() { HealthStatus::Ok } else { HealthStatus::Failed };
             ready.status = ready.status.max(health);
             ready.checks.insert(name.into(), health);
             if let Err(reason) = result {
@@ -78,11 +74,7 @@ impl ReadinessResponse {
         failure_status: HealthStatus,
         result: Result<(), Text>,
     ) -> Self {
-        let health = if result.is_ok() {
-            HealthStatus::Ok
-        } else {
-            failure_status
-        };
+        let health = if result.is_ok() { HealthStatus::Ok } else { failure_status };
         self.status = self.status.max(health);
         self.checks.insert(name.into(), health);
         if let Err(reason) = result {
@@ -94,19 +86,13 @@ impl ReadinessResponse {
     /// Adds settings that reduce security.
     #[must_use]
     pub fn with_overrides(self, overrides: &[&str]) -> Self {
-        Self {
-            overrides: overrides.iter().map(|name| Text::from(*name)).collect(),
-            ..self
-        }
+        Self { overrides: overrides.iter().map(|name| Text::from(*name)).collect(), ..self }
     }
 
     /// Adds inactive protection layers.
     #[must_use]
     pub fn with_inactive_layers(self, missing_protections: Vec<Text>) -> Self {
-        Self {
-            missing_protections,
-            ..self
-        }
+        Self { missing_protections, ..self }
     }
 
     /// Removes details that unauthenticated callers must not see.
@@ -137,9 +123,6 @@ mod tests {
             serde_json::to_string(&ready.without_reasons()).unwrap(),
             r#"{"status":"failed","checks":{"machine_id":"failed","store":"ok"}}"#
         );
-        assert_eq!(
-            ReadinessResponse::from_checks([("store", Ok(()))]).status,
-            HealthStatus::Ok
-        );
+        assert_eq!(ReadinessResponse::from_checks([("store", Ok(()))]).status, HealthStatus::Ok);
     }
 }

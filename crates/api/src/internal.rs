@@ -42,15 +42,8 @@ pub struct OutboxMessage {
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// Id of the execution; absent if a foreign row does not have it.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub execution_id: Option<ExecutionId>,
     /// Subject to publish to; absent if a foreign row does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,10 +103,7 @@ fn default_codec() -> Text {
 pub struct MarkPublishedRequest {
     /// Ids of the rows.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<noetl_types::schema::IdNumber>")
-    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
     pub outbox_ids: Vec<OutboxId>,
     /// Claim number of each row, in the same order. A row with another number has been claimed by
     /// another publisher since.
@@ -172,15 +162,8 @@ pub struct OutboxList {
     /// Rows in the order of their ids.
     pub rows: Vec<OutboxEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub next_after: Option<OutboxId>,
 }
 
@@ -197,15 +180,8 @@ pub struct OutboxEntry {
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// Id of the execution.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub execution_id: Option<ExecutionId>,
     /// Subject to publish to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,10 +216,7 @@ pub struct OutboxEntry {
 pub struct OutboxIds {
     /// Ids of the rows.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<noetl_types::schema::IdNumber>")
-    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
     pub outbox_ids: Vec<OutboxId>,
 }
 
@@ -262,15 +235,8 @@ pub struct QuarantineList {
     /// Rejected inputs, oldest first.
     pub rows: Vec<QuarantineEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub next_after: Option<QuarantineId>,
 }
 
@@ -314,9 +280,7 @@ impl<'de> Deserialize<'de> for RawEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let event = json::parse(raw.get().as_bytes());
-        Ok(Self(event.unwrap_or_else(|error| {
-            Json::from(format!("{error}: {}", raw.get()))
-        })))
+        Ok(Self(event.unwrap_or_else(|error| Json::from(format!("{error}: {}", raw.get())))))
     }
 }
 
@@ -374,10 +338,7 @@ pub struct RejectedEvent {
 pub struct AdvanceRequest {
     /// Ids of the executions.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<noetl_types::schema::IdNumber>")
-    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
     pub execution_ids: Vec<ExecutionId>,
 }
 
@@ -491,9 +452,6 @@ mod tests {
         let read: OutboxMessage = serde_json::from_str(text).unwrap();
         assert_eq!(read.payload_codec, "arrow-feather");
         let ids: OutboxIds = serde_json::from_str(r#"{"outbox_ids":[1,"2"]}"#).unwrap();
-        assert_eq!(
-            serde_json::to_string(&ids).unwrap(),
-            r#"{"outbox_ids":[1,2]}"#
-        );
+        assert_eq!(serde_json::to_string(&ids).unwrap(), r#"{"outbox_ids":[1,2]}"#);
     }
 }

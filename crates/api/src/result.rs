@@ -12,10 +12,7 @@ pub struct ResultPutRequest {
     /// The data.
     pub data: Json,
     /// Lifetime: `step`, `execution`, `workflow` or `permanent`.
-    #[serde(
-        default = "default_result_scope",
-        skip_serializing_if = "is_default_result_scope"
-    )]
+    #[serde(default = "default_result_scope", skip_serializing_if = "is_default_result_scope")]
     pub scope: Text,
     /// Step that produced the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,10 +84,7 @@ mod tests {
         let parsed: ResultPutRequest = serde_json::from_str(r#"{"name":"n","data":[1]}"#).unwrap();
         let built = ResultPutRequest::new("n", Json::from(vec![Json::from(1)]));
         assert_eq!(parsed, built);
-        assert_eq!(
-            serde_json::to_string(&built).unwrap(),
-            r#"{"name":"n","data":[1]}"#
-        );
+        assert_eq!(serde_json::to_string(&built).unwrap(), r#"{"name":"n","data":[1]}"#);
     }
 
     #[test]

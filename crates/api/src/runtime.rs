@@ -10,11 +10,7 @@ pub struct RegisterWorkerRequest {
     /// Name of the worker: the worker id of its leases.
     pub name: Text,
     /// `worker_pool`.
-    #[serde(
-        default,
-        alias = "component_type",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "component_type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<Text>,
     /// Address of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,11 +69,7 @@ pub struct WorkerName {
     /// Name of the worker.
     pub name: Text,
     /// `worker_pool`.
-    #[serde(
-        default,
-        alias = "component_type",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "component_type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<Text>,
 }
 
@@ -133,8 +125,6 @@ pub struct OkResponse {
 impl OkResponse {
     /// Creates the response.
     pub fn ok() -> Self {
-        Self {
-            status: "ok".into(),
-        }
+        Self { status: "ok".into() }
     }
 }

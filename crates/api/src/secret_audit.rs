@@ -35,13 +35,7 @@ impl SecretAuditQuery {
 
 impl Default for SecretAuditQuery {
     fn default() -> Self {
-        Self {
-            credential: None,
-            execution_id: None,
-            from: None,
-            to: None,
-            limit: 100,
-        }
+        Self { credential: None, execution_id: None, from: None, to: None, limit: 100 }
     }
 }
 
@@ -78,26 +72,12 @@ pub struct SecretAuditRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
     /// Execution that the operation was for.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub execution_id: Option<ExecutionId>,
     /// Parent of that execution.
-    #[serde(
-        default,
-        with = "as_number::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<noetl_types::schema::IdNumber>")
-    )]
+    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
     pub parent_execution_id: Option<ExecutionId>,
     /// Key that encrypts the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,11 +11,7 @@ pub struct SignalRequest {
     /// Name of the signal.
     pub name: Text,
     /// Correlation key. A wait with a key accepts only signals with that key.
-    #[serde(
-        default,
-        alias = "correlation",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "correlation", skip_serializing_if = "Option::is_none")]
     pub key: Option<Text>,
     /// Payload of the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]

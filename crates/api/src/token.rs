@@ -81,12 +81,7 @@ mod tests {
 
     #[test]
     fn rejects_invalid_token() {
-        for text in [
-            "\"\"",
-            "\"07\"",
-            "7",
-            "\"+7070707070707070707070707070707\"",
-        ] {
+        for text in ["\"\"", "\"07\"", "7", "\"+7070707070707070707070707070707\""] {
             assert!(serde_json::from_str::<LeaseToken>(text).is_err(), "{text}");
         }
     }

@@ -86,9 +86,7 @@ pub struct CreatedToken {
 /// The token is a secret, so it is not printed.
 impl std::fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CreatedToken")
-            .field("view", &self.view)
-            .finish_non_exhaustive()
+        f.debug_struct("CreatedToken").field("view", &self.view).finish_non_exhaustive()
     }
 }
 

@@ -98,9 +98,8 @@ pub(crate) enum Command {
 }
 
 fn getting_started() -> String {
-    let codes = CommandExit::ALL
-        .map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()))
-        .join("\n");
+    let codes =
+        CommandExit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning())).join("\n");
     format!(
         "Getting started:\n  \
            noetl run examples/hello.yaml         run a playbook locally\n  \

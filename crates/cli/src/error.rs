@@ -30,21 +30,13 @@ pub(crate) enum Error {
     Unreadable { path: String, source: io::Error },
     /// A file is not UTF-8 text.
     #[error("'{path}' is not UTF-8 text: invalid byte at offset {offset}")]
-    NotUtf8 {
-        path: String,
-        offset: usize,
-        wide: bool,
-    },
+    NotUtf8 { path: String, offset: usize, wide: bool },
     /// The given directories contain no YAML file.
     #[error("no *.yaml or *.yml file in {paths}")]
     NoDocuments { paths: String },
     /// A directory exceeds a limit on files or depth.
     #[error("'{path}' contains more than {limit} {what}")]
-    LimitExceeded {
-        path: String,
-        limit: usize,
-        what: &'static str,
-    },
+    LimitExceeded { path: String, limit: usize, what: &'static str },
     /// The document has no steps to draw.
     #[error("'{path}' is a {kind}; only playbooks have a graph")]
     NoGraph { path: String, kind: String },
@@ -83,10 +75,7 @@ pub(crate) enum Error {
     Store(#[source] noetl_store::StoreError),
     /// Unknown diagnostic or error code.
     #[error("there is no code '{code}'")]
-    UnknownCode {
-        code: String,
-        near: Vec<&'static str>,
-    },
+    UnknownCode { code: String, near: Vec<&'static str> },
     /// Profiles cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -167,12 +156,8 @@ impl Error {
             Self::UnknownCode { near, .. } if !near.is_empty() => {
                 Some(format!("did you mean {}?", near.join(" or ")))
             }
-            Self::NoDefinition {
-                near: Some(near), ..
-            }
-            | Self::NoWorker {
-                near: Some(near), ..
-            } => Some(format!("did you mean {near}?")),
+            Self::NoDefinition { near: Some(near), .. }
+            | Self::NoWorker { near: Some(near), .. } => Some(format!("did you mean {near}?")),
             Self::NoPendingApproval { run } => {
                 Some(format!("show why with: noetl runs explain {run}"))
             }

@@ -42,10 +42,7 @@ impl Env {
 
     /// Value of a variable. An empty value counts as absent, as is usual in shells and manifests.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// All variables by name.
@@ -96,22 +93,12 @@ pub struct OutputStream<'s> {
 impl<'s> OutputStream<'s> {
     /// Stream without a terminal.
     pub fn plain(writer: &'s mut dyn Write) -> Self {
-        Self {
-            writer,
-            terminal: false,
-            color: false,
-            width: DEFAULT_WIDTH,
-        }
+        Self { writer, terminal: false, color: false, width: DEFAULT_WIDTH }
     }
 
     /// Terminal with colors and the given width.
     pub fn terminal(writer: &'s mut dyn Write, width: usize) -> Self {
-        Self {
-            writer,
-            terminal: true,
-            color: true,
-            width: width.max(MIN_TERMINAL_WIDTH),
-        }
+        Self { writer, terminal: true, color: true, width: width.max(MIN_TERMINAL_WIDTH) }
     }
 
     /// True if the stream is a terminal.
@@ -200,11 +187,8 @@ fn process_stream(
     color: bool,
     width: usize,
 ) -> OutputStream<'_> {
-    let mut stream = if terminal {
-        OutputStream::terminal(writer, width)
-    } else {
-        OutputStream::plain(writer)
-    };
+    let mut stream =
+        if terminal { OutputStream::terminal(writer, width) } else { OutputStream::plain(writer) };
     stream.color = color;
     stream
 }

@@ -20,17 +20,10 @@ pub(crate) enum PayloadError {
         escape_control(assignment),
         escape_control(name)
     )]
-    NotAMap {
-        assignment: String,
-        name: String,
-        found: &'static str,
-    },
+    NotAMap { assignment: String, name: String, found: &'static str },
     /// A document that cannot be parsed.
     #[error("--payload '{name}' is neither JSON nor YAML{}", detail.as_deref().map_or(String::new(), |detail| format!(": {detail}")))]
-    Unreadable {
-        name: String,
-        detail: Option<String>,
-    },
+    Unreadable { name: String, detail: Option<String> },
     /// A document that is not a map.
     #[error("--payload '{name}' is a {found}; it must be a map of names to values")]
     DocumentNotMap { name: String, found: &'static str },
@@ -60,10 +53,7 @@ pub(crate) fn parse_document(name: &str, text: &str) -> Result<JsonMap, PayloadE
         return Ok(JsonMap::new());
     }
     let is_json = text.trim_start().starts_with('{');
-    let unreadable = |detail| PayloadError::Unreadable {
-        name: name.to_owned(),
-        detail,
-    };
+    let unreadable = |detail| PayloadError::Unreadable { name: name.to_owned(), detail };
     let value = match noetl_playbook::to_json(text) {
         Some(value) => value,
         // YAML includes JSON. The JSON parser is used only for its better error message.
@@ -81,10 +71,9 @@ pub(crate) fn parse_document(name: &str, text: &str) -> Result<JsonMap, PayloadE
         | Json::UInt(_)
         | Json::Float(_)
         | Json::Str(_)
-        | Json::List(_) => Err(PayloadError::DocumentNotMap {
-            name: name.to_owned(),
-            found: value.type_name(),
-        }),
+        | Json::List(_) => {
+            Err(PayloadError::DocumentNotMap { name: name.to_owned(), found: value.type_name() })
+        }
     }
 }
 

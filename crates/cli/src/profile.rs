@@ -48,11 +48,7 @@ pub(crate) enum ProfileError {
     NoConfigDir,
     /// The file cannot be read or written.
     #[error("profiles in '{path}' cannot be {what}: {reason}")]
-    File {
-        path: String,
-        what: &'static str,
-        reason: String,
-    },
+    File { path: String, what: &'static str, reason: String },
     /// The profile does not exist.
     #[error("there is no profile '{name}'")]
     Unknown { name: String, near: Option<String> },
@@ -73,9 +69,7 @@ impl ProfileError {
         match self {
             Self::NoConfigDir => Some("set XDG_CONFIG_HOME".to_owned()),
             Self::File { .. } | Self::InvalidName(_) => None,
-            Self::Unknown {
-                near: Some(near), ..
-            } => Some(format!("did you mean {near}?")),
+            Self::Unknown { near: Some(near), .. } => Some(format!("did you mean {near}?")),
             Self::Unknown { near: None, .. } => {
                 Some("list profiles with: noetl profile list".to_owned())
             }
@@ -95,9 +89,7 @@ impl ProfileFile {
     pub(crate) fn file_path(env: &Env) -> Result<PathBuf, ProfileError> {
         let dir = match env.get("XDG_CONFIG_HOME") {
             Some(dir) => PathBuf::from(dir),
-            None => choose_base_strategy()
-                .map_err(|_| ProfileError::NoConfigDir)?
-                .config_dir(),
+            None => choose_base_strategy().map_err(|_| ProfileError::NoConfigDir)?.config_dir(),
         };
         Ok(dir.join("noetl").join("profiles.toml"))
     }
@@ -131,22 +123,17 @@ impl ProfileFile {
 
     /// Finds a profile by name.
     pub(crate) fn find_profile(&self, name: &str) -> Result<&Profile, ProfileError> {
-        self.profiles
-            .get(name)
-            .ok_or_else(|| ProfileError::Unknown {
-                name: escape_control(name),
-                near: crate::config::nearest_name(name, self.profiles.keys()),
-            })
+        self.profiles.get(name).ok_or_else(|| ProfileError::Unknown {
+            name: escape_control(name),
+            near: crate::config::nearest_name(name, self.profiles.keys()),
+        })
     }
 }
 
 impl Profile {
     /// Reads the token from its source.
     pub(crate) fn read_token(&self, name: &str, env: &Env) -> Result<Option<String>, ProfileError> {
-        let missing = |place: String| ProfileError::NoToken {
-            name: escape_control(name),
-            place,
-        };
+        let missing = |place: String| ProfileError::NoToken { name: escape_control(name), place };
         if let Some(variable) = &self.token_env {
             let token = env.get(variable).map(str::to_owned);
             let not_found = || missing(format!("the variable {}", escape_control(variable)));
@@ -179,38 +166,22 @@ mod tests {
     fn profiles_round_trip_and_reject_unknown_keys() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().to_string_lossy().into_owned();
-        let env: Env = [("XDG_CONFIG_HOME", home.as_str()), ("T", "secret")]
-            .into_iter()
-            .collect();
-        assert_eq!(
-            ProfileFile::load_file(&env).unwrap(),
-            ProfileFile::default()
-        );
+        let env: Env = [("XDG_CONFIG_HOME", home.as_str()), ("T", "secret")].into_iter().collect();
+        assert_eq!(ProfileFile::load_file(&env).unwrap(), ProfileFile::default());
         let profile = Profile {
             server: "http://h:1".to_owned(),
             token_env: Some("T".to_owned()),
             token_file: None,
         };
-        let mut profiles = ProfileFile {
-            current: Some("a".to_owned()),
-            ..ProfileFile::default()
-        };
+        let mut profiles = ProfileFile { current: Some("a".to_owned()), ..ProfileFile::default() };
         profiles.profiles.insert("a".to_owned(), profile.clone());
         profiles.save_file(&env).unwrap();
         assert_eq!(ProfileFile::load_file(&env).unwrap(), profiles);
-        assert_eq!(
-            profile.read_token("a", &env).unwrap().as_deref(),
-            Some("secret")
-        );
+        assert_eq!(profile.read_token("a", &env).unwrap().as_deref(), Some("secret"));
         assert!(profile.read_token("a", &Env::default()).is_err());
         let path = ProfileFile::file_path(&env).unwrap();
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
         fs::write(&path, "tokn = 'x'\n").unwrap();
-        assert!(
-            ProfileFile::load_file(&env)
-                .unwrap_err()
-                .to_string()
-                .contains("tokn")
-        );
+        assert!(ProfileFile::load_file(&env).unwrap_err().to_string().contains("tokn"));
     }
 }

@@ -35,9 +35,7 @@ receives this token only if it is the same server.
 ";
 
 fn reference_page() -> String {
-    let mut command = CommandLine::command()
-        .term_width(HELP_WIDTH)
-        .color(clap::ColorChoice::Never);
+    let mut command = CommandLine::command().term_width(HELP_WIDTH).color(clap::ColorChoice::Never);
     command.build();
     let mut page = INTRODUCTION.to_owned();
     write_contents(&command, "noetl", 0, &mut page);
@@ -54,40 +52,18 @@ fn write_contents(command: &Command, name: &str, depth: usize, page: &mut String
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default();
     let link = name.replace(' ', "-");
-    let _ = writeln!(
-        page,
-        "{:depth$}- [`{name}`](#{link}) {about}",
-        "",
-        depth = 2 * depth
-    );
+    let _ = writeln!(page, "{:depth$}- [`{name}`](#{link}) {about}", "", depth = 2 * depth);
     for subcommand in visible_subcommands(command) {
-        write_contents(
-            subcommand,
-            &format!("{name} {}", subcommand.get_name()),
-            depth + 1,
-            page,
-        );
+        write_contents(subcommand, &format!("{name} {}", subcommand.get_name()), depth + 1, page);
     }
 }
 
 fn write_chapter(command: &Command, name: &str, page: &mut String) {
-    let help = command
-        .clone()
-        .term_width(HELP_WIDTH)
-        .render_long_help()
-        .to_string();
+    let help = command.clone().term_width(HELP_WIDTH).render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let _ = write!(
-        page,
-        "\n## {name}\n\n```text\n{}\n```\n",
-        help.join("\n").trim_end()
-    );
+    let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end());
     for subcommand in visible_subcommands(command) {
-        write_chapter(
-            subcommand,
-            &format!("{name} {}", subcommand.get_name()),
-            page,
-        );
+        write_chapter(subcommand, &format!("{name} {}", subcommand.get_name()), page);
     }
 }
 
@@ -119,11 +95,7 @@ fn collect_leaf_names(command: &Command, path: &[&str], names: &mut Vec<String>)
         names.push(path.join("_"));
     }
     for subcommand in visible_subcommands(command) {
-        collect_leaf_names(
-            subcommand,
-            &[path, &[subcommand.get_name()]].concat(),
-            names,
-        );
+        collect_leaf_names(subcommand, &[path, &[subcommand.get_name()]].concat(), names);
     }
 }
 
@@ -168,10 +140,7 @@ const COMMANDS_WITHOUT_OUTPUT_FLAG: [(&str, &str); 20] = [
     ("runs_logs", "it prints the output of tasks"),
     ("catalog_get", "it prints the registered document"),
     ("db_migrate", "it only confirms success"),
-    (
-        "db_check",
-        "it prints problems and reports them with its exit code",
-    ),
+    ("db_check", "it prints problems and reports them with its exit code"),
     ("db_backup", "it only confirms success"),
     ("token_revoke", "it only confirms success"),
     ("secret_set", "it only confirms success"),
@@ -190,11 +159,7 @@ fn leaf_commands() -> Vec<(String, Command)> {
             commands.push((path.join("_"), command.clone()));
         }
         for subcommand in visible_subcommands(command) {
-            walk(
-                subcommand,
-                commands,
-                &[path, &[subcommand.get_name()]].concat(),
-            );
+            walk(subcommand, commands, &[path, &[subcommand.get_name()]].concat());
         }
     }
     let mut command = CommandLine::command();
@@ -210,11 +175,8 @@ fn every_data_command_has_output_flag() {
         let mut flags = command.get_arguments();
         flags.any(|flag| flag.get_short() == Some('o'))
     };
-    let is_excused = |name: &str| {
-        COMMANDS_WITHOUT_OUTPUT_FLAG
-            .iter()
-            .any(|(excused, _)| *excused == name)
-    };
+    let is_excused =
+        |name: &str| COMMANDS_WITHOUT_OUTPUT_FLAG.iter().any(|(excused, _)| *excused == name);
     let missing: Vec<String> = leaf_commands()
         .into_iter()
         .filter(|(name, command)| !has_output_flag(command) && !is_excused(name))
@@ -233,10 +195,7 @@ fn every_command_has_fitting_examples() {
         assert!(examples.contains(&command_line), "{name}: {examples}");
         for line in examples.lines() {
             // A wrapped line cannot be copied.
-            assert!(
-                line.chars().count() <= EXAMPLE_WIDTH,
-                "{name} breaks: {line}"
-            );
+            assert!(line.chars().count() <= EXAMPLE_WIDTH, "{name} breaks: {line}");
         }
     }
 }

@@ -77,19 +77,12 @@ fn dispatch_command(command_line: &CommandLine, io: &mut Io<'_>) -> Result<Comma
 /// Prints help or a usage error.
 fn print_usage_error(error: &clap::Error, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let text = error.render();
-    let is_help = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    );
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let stream = if is_help { &mut io.out } else { &mut io.err };
     if stream.paint().is_on() {
         write!(stream, "{}", text.ansi())?;
     } else {
         write!(stream, "{text}")?;
     }
-    Ok(if is_help {
-        CommandExit::Ok
-    } else {
-        CommandExit::Usage
-    })
+    Ok(if is_help { CommandExit::Ok } else { CommandExit::Usage })
 }

@@ -33,11 +33,7 @@ pub(crate) enum DocumentOrigin {
 impl DocumentOrigin {
     /// Source named on the command line.
     pub(crate) fn new(path: &Path) -> Self {
-        if path.as_os_str() == "-" {
-            Self::StandardInput
-        } else {
-            Self::File(path.to_owned())
-        }
+        if path.as_os_str() == "-" { Self::StandardInput } else { Self::File(path.to_owned()) }
     }
 
     /// Name for messages.
@@ -65,13 +61,8 @@ impl DocumentOrigin {
 
     fn read_error(&self, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::NotFound => Error::PathNotFound {
-                path: self.display_name(),
-            },
-            _ => Error::Unreadable {
-                path: self.display_name(),
-                source,
-            },
+            io::ErrorKind::NotFound => Error::PathNotFound { path: self.display_name() },
+            _ => Error::Unreadable { path: self.display_name(), source },
         }
     }
 
@@ -85,11 +76,7 @@ impl DocumentOrigin {
                 // The size limit can split a character. The text before it is already too long.
                 return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
             }
-            Err(Error::NotUtf8 {
-                path: self.display_name(),
-                offset,
-                wide: is_utf16,
-            })
+            Err(Error::NotUtf8 { path: self.display_name(), offset, wide: is_utf16 })
         })
     }
 }
@@ -135,9 +122,7 @@ impl DocumentSearch {
         let metadata = fs::metadata(path).map_err(|error| origin.read_error(error))?;
         if metadata.is_dir() {
             let count = self.found.origins.len();
-            return self
-                .search_directory(path)
-                .inspect_err(|_| self.found.origins.truncate(count));
+            return self.search_directory(path).inspect_err(|_| self.found.origins.truncate(count));
         }
         if self.is_new(path) {
             self.found.origins.push(origin);
@@ -162,9 +147,7 @@ impl DocumentSearch {
             if metadata.is_dir() {
                 pending.extend(self.list_entries(root, &path)?.into_iter().rev());
             } else if is_yaml(&path) && path.is_file() && self.is_new(&path) {
-                self.found
-                    .origins
-                    .push(DocumentOrigin::File(strip_current_dir(path)));
+                self.found.origins.push(DocumentOrigin::File(strip_current_dir(path)));
                 if self.found.origins.len() > MAX_FOUND_FILES {
                     return Err(limit_error(root, MAX_FOUND_FILES, "YAML files"));
                 }
@@ -191,10 +174,7 @@ impl DocumentSearch {
             }
             Err(source) => {
                 let name = display_path(path);
-                let problem = Error::Unreadable {
-                    path: name.clone(),
-                    source,
-                };
+                let problem = Error::Unreadable { path: name.clone(), source };
                 self.found.problems.push((name, problem));
             }
         }
@@ -215,11 +195,7 @@ impl DocumentSearch {
 }
 
 fn limit_error(root: &Path, limit: usize, what: &'static str) -> Error {
-    Error::LimitExceeded {
-        path: display_path(root),
-        limit,
-        what,
-    }
+    Error::LimitExceeded { path: display_path(root), limit, what }
 }
 
 fn is_skipped(name: &OsStr) -> bool {
@@ -228,8 +204,7 @@ fn is_skipped(name: &OsStr) -> bool {
 }
 
 fn is_yaml(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 /// Removes the `./` prefix of paths below the current directory.

@@ -177,10 +177,8 @@ pub(crate) fn build_client(
     token: Option<String>,
     config: &Config,
 ) -> Result<Client, Error> {
-    let settings = ClientSettings {
-        token: token.map(BearerToken::new),
-        ..roles::client_settings(config)?
-    };
+    let settings =
+        ClientSettings { token: token.map(BearerToken::new), ..roles::client_settings(config)? };
     Ok(Client::new(url, settings).map_err(StartError::Client)?)
 }
 
@@ -253,15 +251,11 @@ pub(crate) mod tests {
     ) -> T {
         let home = tempfile::tempdir().unwrap();
         let config_home = home.path().to_string_lossy().into_owned();
-        let default_env = [
-            ("XDG_CONFIG_HOME", config_home.as_str()),
-            ("STAGING_TOKEN", "of-staging"),
-        ];
+        let default_env =
+            [("XDG_CONFIG_HOME", config_home.as_str()), ("STAGING_TOKEN", "of-staging")];
         let env: Env = default_env.iter().chain(env).copied().collect();
-        let mut profiles = ProfileFile {
-            current: selected_profile.map(str::to_owned),
-            ..ProfileFile::default()
-        };
+        let mut profiles =
+            ProfileFile { current: selected_profile.map(str::to_owned), ..ProfileFile::default() };
         for (name, token) in [("staging", Some("STAGING_TOKEN")), ("bare", None)] {
             let profile = Profile {
                 server: format!("http://{name}:8082"),
@@ -303,29 +297,14 @@ pub(crate) mod tests {
     fn profile_uses_its_token_not_the_environment() {
         let staging = ("NOETL_PROFILE", "profile", "staging");
         let bare = ("NOETL_PROFILE", "profile", "bare");
-        let of_staging = (
-            "http://staging:8082".to_owned(),
-            Some("of-staging".to_owned()),
-        );
+        let of_staging = ("http://staging:8082".to_owned(), Some("of-staging".to_owned()));
         let of_bare = ("http://bare:8082".to_owned(), None);
-        assert_eq!(
-            selected_url_and_token(&[staging], &[PRODUCTION], None),
-            of_staging
-        );
-        assert_eq!(
-            selected_url_and_token(&[], &[PRODUCTION], Some("staging")),
-            of_staging
-        );
+        assert_eq!(selected_url_and_token(&[staging], &[PRODUCTION], None), of_staging);
+        assert_eq!(selected_url_and_token(&[], &[PRODUCTION], Some("staging")), of_staging);
         let env = [PRODUCTION, ("NOETL_PROFILE", "staging")];
         assert_eq!(selected_url_and_token(&[], &env, None), of_staging);
-        assert_eq!(
-            selected_url_and_token(&[bare], &[PRODUCTION], None),
-            of_bare
-        );
-        assert_eq!(
-            selected_url_and_token(&[], &[PRODUCTION], Some("bare")),
-            of_bare
-        );
+        assert_eq!(selected_url_and_token(&[bare], &[PRODUCTION], None), of_bare);
+        assert_eq!(selected_url_and_token(&[], &[PRODUCTION], Some("bare")), of_bare);
     }
 
     #[test]
@@ -333,10 +312,7 @@ pub(crate) mod tests {
         let token = Some("of-production".to_owned());
         let server = ("NOETL_SERVER_URL", "server", "http://there:1");
         let of_flag = ("http://there:1".to_owned(), token.clone());
-        assert_eq!(
-            selected_url_and_token(&[server], &[PRODUCTION], Some("staging")),
-            of_flag
-        );
+        assert_eq!(selected_url_and_token(&[server], &[PRODUCTION], Some("staging")), of_flag);
         let env = [PRODUCTION, ("NOETL_SERVER_URL", "http://env:1")];
         let of_env = ("http://env:1".to_owned(), token);
         assert_eq!(selected_url_and_token(&[], &env, Some("staging")), of_env);
@@ -344,10 +320,7 @@ pub(crate) mod tests {
 
     #[test]
     fn servers_are_compared_by_origin() {
-        assert!(is_same_server(
-            "https://noetl.example.com",
-            "https://NOETL.example.com:443/"
-        ));
+        assert!(is_same_server("https://noetl.example.com", "https://NOETL.example.com:443/"));
         assert!(is_same_server("http://h:80/api", "http://h"));
         assert!(!is_same_server("http://h:8082", "http://h:8083"));
         assert!(!is_same_server("http://h:443", "https://h:443"));

@@ -65,10 +65,8 @@ fn execution_header() -> ExecutionHeader {
 
 fn fold_logs(c: &mut Criterion) {
     let mut group = c.benchmark_group("fold");
-    for (name, body) in [
-        ("line", linear_playbook()),
-        ("loop of 1000", fan_out_playbook(1000, 32)),
-    ] {
+    for (name, body) in [("line", linear_playbook()), ("loop of 1000", fan_out_playbook(1000, 32))]
+    {
         let (drive, events) = run_playbook(&body);
         let header = execution_header();
         let records: Vec<EventRecord> = events
@@ -153,10 +151,7 @@ fn submit_reports(c: &mut Criterion) {
         ("simple step", cycle_playbook()),
         ("loop of 1000, 32 open", fan_out_playbook(1000, 32)),
         ("loop of 1000000, 32 open", fan_out_playbook(1_000_000, 32)),
-        (
-            "loop of 1000000, 1000 open",
-            fan_out_playbook(1_000_000, 1000),
-        ),
+        ("loop of 1000000, 1000 open", fan_out_playbook(1_000_000, 1000)),
     ];
     for (name, body) in bodies {
         group.bench_function(name, |b| {

@@ -21,11 +21,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let mut number = |default| arguments.next().and_then(Result::ok).unwrap_or(default);
     let (iterations, width) = (number(100_000), number(32));
-    let body = if iterations == 0 {
-        cycle_playbook()
-    } else {
-        fan_out_playbook(iterations, width)
-    };
+    let body = if iterations == 0 { cycle_playbook() } else { fan_out_playbook(iterations, width) };
     let (mut drive, _) = EngineDriver::start_body(&body);
     drive.report_many(1 + iterations / 2);
     let events = submit_reports(&mut drive);

@@ -39,10 +39,7 @@ impl CacheKey {
             ("key", Json::from(key_text)),
             ("path", path),
         ]);
-        Self {
-            scope,
-            key_sha256: sha256(to_canonical(&material)),
-        }
+        Self { scope, key_sha256: sha256(to_canonical(&material)) }
     }
 }
 
@@ -186,9 +183,6 @@ mod tests {
         ] {
             assert_eq!(CachedResult::from_json(&result.to_json()), Ok(result));
         }
-        assert_eq!(
-            CachedResult::from_json(&Json::empty_map()),
-            Err(InvalidCachedResult)
-        );
+        assert_eq!(CachedResult::from_json(&Json::empty_map()), Err(InvalidCachedResult));
     }
 }

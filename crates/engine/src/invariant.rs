@@ -63,9 +63,8 @@ fn check_step_consistent(
     if state.active.contains(step) != is_active {
         return Err(InvariantViolation::Active(step.0));
     }
-    let has_arrivals = state
-        .step_state(step)
-        .is_some_and(|step_state| step_state.waiting.is_some());
+    let has_arrivals =
+        state.step_state(step).is_some_and(|step_state| step_state.waiting.is_some());
     if state.waiting_steps.contains(step) != has_arrivals {
         return Err(InvariantViolation::Waiting(step.0));
     }
@@ -78,10 +77,7 @@ fn check_step_consistent(
     let Some(pass) = state.active_pass(step) else {
         return Ok(());
     };
-    let open = state
-        .commands()
-        .filter(|(_, command)| command.step == step)
-        .count();
+    let open = state.commands().filter(|(_, command)| command.step == step).count();
     if pass.open as usize != open {
         return Err(InvariantViolation::OpenCommands(step.0));
     }
@@ -98,11 +94,7 @@ fn check_step_consistent(
             used_chains <= u64::from(cursor.terms.chains) && open as u64 <= u64::from(cursor.next)
         }
     };
-    if is_counted {
-        Ok(())
-    } else {
-        Err(InvariantViolation::Iterations(step.0))
-    }
+    if is_counted { Ok(()) } else { Err(InvariantViolation::Iterations(step.0)) }
 }
 
 /// Checks the invariants that hold after every decision: the execution has ended, is paused, or
@@ -122,11 +114,7 @@ pub fn check_settled(state: &ExecutionState, plan: &Plan) -> Result<(), Invarian
             // An execution that is finalized as completed may leave waiting steps behind.
             let has_active_passes = state.active_passes().next().is_some();
             let is_clear = state.open_command_count() == 0 && (is_cut_short || !has_active_passes);
-            if is_clear {
-                Ok(())
-            } else {
-                Err(InvariantViolation::OpenAfterEnd)
-            }
+            if is_clear { Ok(()) } else { Err(InvariantViolation::OpenAfterEnd) }
         }
         ExecutionStage::Running | ExecutionStage::Failing | ExecutionStage::Ending => {
             let mut passes = state.active_passes();
@@ -135,11 +123,7 @@ pub fn check_settled(state: &ExecutionState, plan: &Plan) -> Result<(), Invarian
             let is_waiting = is_scheduled
                 || state.active_passes().next().is_some()
                 || is_waiting_for_slot(state, plan);
-            if is_waiting && all_wait {
-                Ok(())
-            } else {
-                Err(InvariantViolation::Stuck)
-            }
+            if is_waiting && all_wait { Ok(()) } else { Err(InvariantViolation::Stuck) }
         }
     }
 }

@@ -70,10 +70,8 @@ impl LoopItems {
 
 /// Builds the data of a loop from the results of its iterations, in order.
 pub(crate) fn loop_data(results: Vec<Json>, stats: Json, errors: Option<Json>) -> Json {
-    let mut data = JsonMap::from([
-        ("results".into(), Json::from(results)),
-        ("stats".into(), stats),
-    ]);
+    let mut data =
+        JsonMap::from([("results".into(), Json::from(results)), ("stats".into(), stats)]);
     if let Some(errors) = errors {
         data.insert("errors".into(), errors);
     }

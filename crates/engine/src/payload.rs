@@ -112,11 +112,7 @@ impl NewPayload {
         rules: &ExtractionRules,
     ) -> Self {
         let bytes = to_canonical(&content);
-        let tier = if bytes.len() < KV_TIER_LIMIT_BYTES {
-            "kv"
-        } else {
-            "disk"
-        };
+        let tier = if bytes.len() < KV_TIER_LIMIT_BYTES { "kv" } else { "disk" };
         let uri = format!("noetl://execution/{execution_id}/result/{name}/{result_id}");
         let reference = Json::object([
             ("ref", Json::from(uri)),
@@ -126,13 +122,7 @@ impl NewPayload {
             ("media_type", Json::from("application/json")),
             ("extracted", rules.extract_parts(&content)),
         ]);
-        Self {
-            reference: Reference(reference),
-            result_id,
-            name,
-            content,
-            bytes: bytes.into(),
-        }
+        Self { reference: Reference(reference), result_id, name, content, bytes: bytes.into() }
     }
 }
 
@@ -148,10 +138,7 @@ pub struct ExtractionRules {
 
 impl Default for ExtractionRules {
     fn default() -> Self {
-        Self {
-            preferred: Vec::new(),
-            max_part_bytes: MAX_EXTRACTED_PART_BYTES,
-        }
+        Self { preferred: Vec::new(), max_part_bytes: MAX_EXTRACTED_PART_BYTES }
     }
 }
 
@@ -168,9 +155,8 @@ impl ExtractionRules {
                 Some(OutputSelect::Threshold { threshold_kb, .. }) => {
                     let bytes = threshold_kb.map(|kib| kib.saturating_mul(1024));
                     let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
-                    rules.max_part_bytes = bytes
-                        .unwrap_or(MAX_EXTRACTED_BYTES)
-                        .min(MAX_EXTRACTED_BYTES);
+                    rules.max_part_bytes =
+                        bytes.unwrap_or(MAX_EXTRACTED_BYTES).min(MAX_EXTRACTED_BYTES);
                 }
             }
             let aliases = output.select.iter().map(|select| &select.alias);
@@ -186,19 +172,12 @@ impl ExtractionRules {
         let Some(map) = content.as_map() else {
             return Json::from(parts);
         };
-        let first = self
-            .preferred
-            .iter()
-            .filter_map(|name| map.get_key_value(name));
+        let first = self.preferred.iter().filter_map(|name| map.get_key_value(name));
         let first = first.map(|part| (part, MAX_EXTRACTED_BYTES));
         let others = map.iter().map(|part| (part, self.max_part_bytes));
         for ((key, part), limit) in first.chain(others) {
             let is_text = matches!(part, Json::Str(_));
-            let limit = if is_text {
-                limit.min(MAX_EXTRACTED_PART_BYTES)
-            } else {
-                limit
-            };
+            let limit = if is_text { limit.min(MAX_EXTRACTED_PART_BYTES) } else { limit };
             let Some(bytes) = size_within(part, limit) else {
                 continue;
             };
@@ -221,13 +200,7 @@ mod tests {
         let execution_id = ExecutionId::new(7).unwrap();
         let name = StepName::new("load").unwrap();
         let result_id = ResultId::new(9).unwrap();
-        NewPayload::new(
-            execution_id,
-            name,
-            result_id,
-            content,
-            &ExtractionRules::default(),
-        )
+        NewPayload::new(execution_id, name, result_id, content, &ExtractionRules::default())
     }
 
     #[test]
@@ -238,23 +211,15 @@ mod tests {
         ]));
         let reference = payload.reference.as_json();
         assert_eq!(payload.reference.uri(), "noetl://execution/7/result/load/9");
-        assert_eq!(
-            reference.get("bytes"),
-            Some(&Json::from(payload.bytes.len()))
-        );
+        assert_eq!(reference.get("bytes"), Some(&Json::from(payload.bytes.len())));
         assert_eq!(reference.get("store").and_then(Json::as_str), Some("kv"));
-        assert_eq!(
-            reference.get("extracted"),
-            Some(&Json::object([("count", Json::from(1000))]))
-        );
+        assert_eq!(reference.get("extracted"), Some(&Json::object([("count", Json::from(1000))])));
     }
 
     #[test]
     fn extracted_parts_are_limited_in_size() {
         let keys = (0..100).map(|key| (format!("key{key:03}"), Json::from("x".repeat(200))));
-        let payload = new_payload(Json::object(
-            keys.map(|(key, value)| (Arc::from(key), value)),
-        ));
+        let payload = new_payload(Json::object(keys.map(|(key, value)| (Arc::from(key), value))));
         let extracted = payload.reference.as_json().get("extracted").unwrap();
         assert!(to_canonical(extracted).len() <= MAX_EXTRACTED_BYTES);
         assert!(extracted.as_map().unwrap().len() > 10);
@@ -276,26 +241,15 @@ mod tests {
         };
         let plain = names(&content, &ExtractionRules::default());
         assert!(!plain.contains(&"z_rows".into()), "{plain:?}");
-        let spec = |select| OutputSpec {
-            output_select: Some(select),
-            ..OutputSpec::default()
-        };
+        let spec = |select| OutputSpec { output_select: Some(select), ..OutputSpec::default() };
         let named = OutputSelect::Names(vec!["z_rows".into(), "z_all".into(), "gone".into()]);
-        let named = names(
-            &content,
-            &ExtractionRules::from_outputs([spec(named)].iter()),
-        );
+        let named = names(&content, &ExtractionRules::from_outputs([spec(named)].iter()));
         assert!(named.contains(&"z_rows".into()), "{named:?}");
         assert!(!named.contains(&"z_all".into()), "it is too large");
         let content = Json::object([("rows", number_list(300)), ("all", number_list(5000))]);
-        let threshold = OutputSelect::Threshold {
-            strategy: "size_threshold".into(),
-            threshold_kb: Some(2),
-        };
-        let fitting = names(
-            &content,
-            &ExtractionRules::from_outputs([spec(threshold)].iter()),
-        );
+        let threshold =
+            OutputSelect::Threshold { strategy: "size_threshold".into(), threshold_kb: Some(2) };
+        let fitting = names(&content, &ExtractionRules::from_outputs([spec(threshold)].iter()));
         assert_eq!(fitting, [Arc::from("rows")]);
     }
 
@@ -303,9 +257,6 @@ mod tests {
     fn rejects_reference_without_uri() {
         assert!(Reference::new(Json::object([("ref", Json::from("x"))])).is_ok());
         assert_eq!(Reference::new(Json::Null), Err(InvalidReference));
-        assert_eq!(
-            Reference::new(Json::object([("ref", Json::from(1))])),
-            Err(InvalidReference)
-        );
+        assert_eq!(Reference::new(Json::object([("ref", Json::from(1))])), Err(InvalidReference));
     }
 }

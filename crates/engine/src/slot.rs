@@ -59,10 +59,7 @@ pub struct SlotRequest {
 impl SlotRequest {
     /// Returns the grant that fulfills this request.
     pub fn to_grant(&self) -> SlotGrant {
-        SlotGrant {
-            holder: self.holder.clone(),
-            key: self.slot.key.clone(),
-        }
+        SlotGrant { holder: self.holder.clone(), key: self.slot.key.clone() }
     }
 }
 

@@ -45,12 +45,7 @@ impl StepSet {
 
     /// Adds all steps of another set.
     pub fn insert_all(&mut self, other: &Self) {
-        if self
-            .0
-            .iter()
-            .zip(other.0.iter())
-            .all(|(own, other)| own | other == *own)
-        {
+        if self.0.iter().zip(other.0.iter()).all(|(own, other)| own | other == *own) {
             return;
         }
         for (own, other) in Arc::make_mut(&mut self.0).iter_mut().zip(other.0.iter()) {
@@ -70,12 +65,7 @@ impl StepSet {
 
     /// Iterates over the steps that are not in another set, in document order.
     pub fn difference<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = StepIndex> + 's {
-        iter_bits(
-            self.0
-                .iter()
-                .zip(other.0.iter())
-                .map(|(own, other)| own & !other),
-        )
+        iter_bits(self.0.iter().zip(other.0.iter()).map(|(own, other)| own & !other))
     }
 }
 
@@ -96,9 +86,7 @@ fn iter_bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = StepIndex
 
 impl fmt::Debug for StepSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set()
-            .entries(self.iter().map(|step| step.0))
-            .finish()
+        f.debug_set().entries(self.iter().map(|step| step.0)).finish()
     }
 }
 

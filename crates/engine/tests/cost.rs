@@ -21,10 +21,7 @@ fn cost_per_hundred_reports(iterations: usize, width: usize) -> (u64, u64) {
         }
     });
     let reports = reports as u64;
-    (
-        used.count_total * 100 / reports,
-        used.bytes_total * 100 / reports,
-    )
+    (used.count_total * 100 / reports, used.bytes_total * 100 / reports)
 }
 
 #[test]
@@ -66,8 +63,5 @@ fn apply_cost_is_independent_of_log_length() {
     let first = fold(early.start, early.end);
     fold(early.end, late.start);
     let last = fold(late.start, late.end);
-    assert!(
-        last <= first + first / 4,
-        "{first} allocations early, {last} late"
-    );
+    assert!(last <= first + first / 4, "{first} allocations early, {last} late");
 }

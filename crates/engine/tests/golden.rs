@@ -132,17 +132,12 @@ fn fail_with_exit_3(call: &SimulatedCall<'_>) -> ToolBehavior {
     }
     let mut error = TaskError::new(TaskErrorKind::Transform, "exit code 3");
     error.code = Some(Json::from(3));
-    ToolBehavior::Fail(
-        Box::new(error),
-        parse_json(r#"{"exit_code":3,"stderr":"","stdout":""}"#),
-    )
+    ToolBehavior::Fail(Box::new(error), parse_json(r#"{"exit_code":3,"stderr":"","stdout":""}"#))
 }
 
 #[test]
 fn caught_failure() {
-    let sim = Simulation::from_body(CHARGE_PLAYBOOK)
-        .with_tools(fail_with_exit_3)
-        .run();
+    let sim = Simulation::from_body(CHARGE_PLAYBOOK).with_tools(fail_with_exit_3).run();
     insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
@@ -205,28 +200,22 @@ workflow:
 
 #[test]
 fn failed_iteration_stops_loop() {
-    let mut sim = Simulation::from_body(
-        r#"
+    let mut sim =
+        Simulation::from_body(
+            r#"
 workflow:
   - step: each
     loop: { in: 5, iterator: i, spec: { mode: parallel, max_in_flight: 3 } }
     tool: { kind: noop, result: "{{ i }}" }
 "#,
-    )
-    .with_tools(|call| {
-        if call.index == Some(1) {
-            fail_task()
-        } else {
-            ToolBehavior::Configured
-        }
-    });
+        )
+        .with_tools(|call| {
+            if call.index == Some(1) { fail_task() } else { ToolBehavior::Configured }
+        });
     sim.start().unwrap();
     // The second of three fails. The first and the third finish, and the others are never issued.
-    let leases: Vec<_> = sim
-        .available_commands()
-        .iter()
-        .map(|id| sim.clone().lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> =
+        sim.available_commands().iter().map(|id| sim.clone().lease_command(*id, "w1")).collect();
     for index in [1, 2, 0] {
         let report = sim.execute_lease(&leases[index]).unwrap();
         sim.submit_report(report).unwrap();
@@ -247,13 +236,7 @@ workflow:
   - { step: after, tool: { kind: noop, result: "{{ each.errors[0].index }}" } }
 "#,
     )
-    .with_tools(|call| {
-        if call.index == Some(1) {
-            fail_task()
-        } else {
-            ToolBehavior::Configured
-        }
-    })
+    .with_tools(|call| if call.index == Some(1) { fail_task() } else { ToolBehavior::Configured })
     .run();
     insta::assert_snapshot!(sim.format_log());
 }
@@ -262,11 +245,7 @@ workflow:
 fn worker_lost_once() {
     let sim = Simulation::from_body("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]")
         .with_tools(|call| {
-            if call.command_attempt == 1 {
-                ToolBehavior::Lost
-            } else {
-                ToolBehavior::Configured
-            }
+            if call.command_attempt == 1 { ToolBehavior::Lost } else { ToolBehavior::Configured }
         })
         .run();
     insta::assert_snapshot!(sim.format_log());
@@ -312,10 +291,7 @@ workflow:
 fn step_timeout_caught() {
     let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
-    let step = TimerId::Step {
-        step: "slow".parse().unwrap(),
-        run: 1,
-    };
+    let step = TimerId::Step { step: "slow".parse().unwrap(), run: 1 };
     assert_eq!(sim.open_timers(), [TimerId::Execution, step.clone()]);
     let early = sim.decide(EngineInput::TimerFired(step));
     assert!(matches!(early, Err(DecisionError::NotDue { .. })));
@@ -330,8 +306,7 @@ fn execution_timeout() {
     let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
     sim.advance_clock(Millis::from_hours(1));
-    sim.decide(EngineInput::TimerFired(TimerId::Execution))
-        .unwrap();
+    sim.decide(EngineInput::TimerFired(TimerId::Execution)).unwrap();
     insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
@@ -392,11 +367,8 @@ workflow:
     );
     sim.start().unwrap();
     sim.advance_once();
-    let leases: Vec<_> = sim
-        .available_commands()
-        .iter()
-        .map(|id| sim.clone().lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> =
+        sim.available_commands().iter().map(|id| sim.clone().lease_command(*id, "w1")).collect();
     assert_eq!(sim.pause_execution(), Ok(InputVerdict::Accepted));
     assert_eq!(sim.pause_execution(), Err(DecisionError::Paused));
     assert!(sim.available_commands().is_empty());
@@ -417,14 +389,8 @@ fn timeout_that_passes_during_a_pause_fires_at_resume() {
     sim.start().unwrap();
     sim.pause_execution().unwrap();
     sim.advance_clock(Millis::from_secs(20));
-    let step = TimerId::Step {
-        step: "slow".parse().unwrap(),
-        run: 1,
-    };
-    assert_eq!(
-        sim.decide(EngineInput::TimerFired(step)),
-        Err(DecisionError::Paused)
-    );
+    let step = TimerId::Step { step: "slow".parse().unwrap(), run: 1 };
+    assert_eq!(sim.decide(EngineInput::TimerFired(step)), Err(DecisionError::Paused));
     sim.resume_execution().unwrap();
     sim.fire_timers();
     sim.run_to_end();
@@ -457,10 +423,8 @@ fn broken_templates_fail_their_step_uncaught() {
         "workflow:\n  - { step: a, tool: { kind: noop }, next: { arcs: [{ step: b, set: { x: '{{ 1 // 0 }}' } }] } }\n  - { step: b, tool: { kind: noop } }",
         "workload: { x: '{{ 1 // 0 }}' }\nworkflow: [{ step: a, tool: { kind: noop } }]",
     ];
-    let tables: Vec<String> = playbooks
-        .iter()
-        .map(|body| Simulation::from_body(body).run().format_log())
-        .collect();
+    let tables: Vec<String> =
+        playbooks.iter().map(|body| Simulation::from_body(body).run().format_log()).collect();
     insta::assert_snapshot!(tables.join("\n"));
 }
 

@@ -18,33 +18,22 @@ fn new_record(seq: i64, kind: EventType, command: i64) -> EventRecord {
     let event = NewEvent {
         node_name: Some("work".into()),
         command_id: CommandId::new(command).ok(),
-        meta: Some(Json::object([
-            ("run", Json::from(1)),
-            ("attempt", Json::from(1)),
-        ])),
+        meta: Some(Json::object([("run", Json::from(1)), ("attempt", Json::from(1))])),
         result: Some(Json::object([(
             "context",
             Json::object([("command_id", Json::from(command.to_string()))]),
         )])),
         ..NewEvent::new(test_execution_id(), EventId::new(seq).unwrap(), kind, now)
     };
-    EventRecord {
-        event,
-        seq: Seq::new(seq).unwrap(),
-        ingest_time: now,
-        envelope_checksum: None,
-    }
+    EventRecord { event, seq: Seq::new(seq).unwrap(), ingest_time: now, envelope_checksum: None }
 }
 
 /// Folds generated events one at a time and returns the state and the peak memory in bytes.
 fn measure_peak_bytes(events: i64, next: impl Fn(i64) -> EventRecord) -> (ReplayState, u64) {
     let mut state = None;
     let info = allocation_counter::measure(|| {
-        let mut folded = ReplayState::new(
-            TenantId::default(),
-            OrganizationId::default(),
-            test_execution_id(),
-        );
+        let mut folded =
+            ReplayState::new(TenantId::default(), OrganizationId::default(), test_execution_id());
         for seq in 1..=events {
             folded.apply(&next(seq)).unwrap();
         }
@@ -81,9 +70,8 @@ fn folds_long_log_to_its_end() {
 
 #[test]
 fn memory_stays_constant_while_state_does() {
-    let (state, bytes) = measure_peak_bytes(100_000, |seq| {
-        new_record(seq, EventType::CommandHeartbeat, 7)
-    });
+    let (state, bytes) =
+        measure_peak_bytes(100_000, |seq| new_record(seq, EventType::CommandHeartbeat, 7));
     assert_eq!(state.replayed().commands.len(), 1);
     assert!(bytes < 1 << 20, "{bytes} bytes");
 }

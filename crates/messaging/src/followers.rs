@@ -39,9 +39,7 @@ pub struct ExecutionFollower<T> {
 
 impl<T> Default for ExecutionFollowers<T> {
     fn default() -> Self {
-        Self {
-            watched: Arc::default(),
-        }
+        Self { watched: Arc::default() }
     }
 }
 
@@ -131,11 +129,8 @@ impl<T: Clone> ExecutionFollower<T> {
             progress.version > version || progress.growth_wakeups != before
         };
         // The observed value is behind a lock that must not be held across the wait below.
-        let progress = self
-            .progress
-            .wait_for(is_past)
-            .await
-            .map(|progress| progress.growth_wakeups);
+        let progress =
+            self.progress.wait_for(is_past).await.map(|progress| progress.growth_wakeups);
         match progress {
             Ok(growth_wakeups) => self.growth_wakeups = growth_wakeups,
             // The sender exists as long as there is a follower.
@@ -165,9 +160,8 @@ impl<T: Clone> ExecutionFollower<T> {
 impl<T> Drop for ExecutionFollower<T> {
     fn drop(&mut self) {
         let mut watched = lock_watched(&self.watched);
-        let is_last = watched
-            .get(&self.execution_id)
-            .is_some_and(|sender| sender.receiver_count() == 1);
+        let is_last =
+            watched.get(&self.execution_id).is_some_and(|sender| sender.receiver_count() == 1);
         if is_last {
             watched.remove(&self.execution_id);
         }
@@ -188,9 +182,7 @@ mod tests {
 
     /// True if a future is ready immediately.
     async fn is_ready<F: Future>(wait: F) -> bool {
-        tokio::time::timeout(std::time::Duration::ZERO, wait)
-            .await
-            .is_ok()
+        tokio::time::timeout(std::time::Duration::ZERO, wait).await.is_ok()
     }
 
     #[tokio::test]
@@ -220,25 +212,16 @@ mod tests {
         let mut follower = followers.follow_execution(test_execution_id());
         followers.notify_changed(test_execution_id(), false);
         follower.wait_past(log_version(3)).await;
-        assert!(
-            !is_ready(follower.wait_past(log_version(3))).await,
-            "already rechecked"
-        );
+        assert!(!is_ready(follower.wait_past(log_version(3))).await, "already rechecked");
         assert!(!is_ready(follower.wait_for_end()).await, "it has not ended");
         followers.notify_changed(test_execution_id(), true);
         assert_eq!(follower.wait_for_end().await, None);
-        assert!(
-            !is_ready(follower.wait_for_end()).await,
-            "already rechecked"
-        );
+        assert!(!is_ready(follower.wait_for_end()).await, "already rechecked");
         followers.notify_all();
         assert_eq!(follower.wait_for_end().await, None);
         follower.wait_past(log_version(3)).await;
         let mut late = followers.follow_execution(test_execution_id());
-        assert!(
-            !is_ready(late.wait_past(log_version(3))).await,
-            "a new follower reads first"
-        );
+        assert!(!is_ready(late.wait_past(log_version(3))).await, "a new follower reads first");
     }
 
     #[test]

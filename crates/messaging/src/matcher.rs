@@ -91,20 +91,13 @@ pub struct Reservation<T> {
 /// Assumes a backlog, because there may be work from before this process started.
 impl<T> Default for PoolQueue<T> {
     fn default() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            generation: 0,
-            has_backlog: true,
-            next_number: 0,
-        }
+        Self { waiting: VecDeque::new(), generation: 0, has_backlog: true, next_number: 0 }
     }
 }
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self {
-            pools: Arc::default(),
-        }
+        Self { pools: Arc::default() }
     }
 }
 
@@ -120,10 +113,7 @@ impl<T> Matcher<T> {
     pub fn backlog_mark(&self, pool: &PoolName) -> BacklogMark {
         let mut pools = lock_pools(&self.pools);
         let queue = pool_entry(&mut pools, pool);
-        BacklogMark {
-            generation: queue.generation,
-            has_backlog: queue.has_backlog,
-        }
+        BacklogMark { generation: queue.generation, has_backlog: queue.has_backlog }
     }
 
     /// Records that the store returned all work that it had since a mark.
@@ -151,17 +141,8 @@ impl<T> Matcher<T> {
         let (wake, wake_receiver) = oneshot::channel();
         let number = queue.next_number;
         queue.next_number += 1;
-        queue.waiting.push_back(WaitingPoller {
-            number,
-            poller,
-            wake,
-        });
-        Some(PollWait {
-            pools: Arc::clone(&self.pools),
-            pool: pool.clone(),
-            number,
-            wake_receiver,
-        })
+        queue.waiting.push_back(WaitingPoller { number, poller, wake });
+        Some(PollWait { pools: Arc::clone(&self.pools), pool: pool.clone(), number, wake_receiver })
     }
 
     /// Removes the first waiting worker that supports a kind of tool from the queue.
@@ -169,14 +150,9 @@ impl<T> Matcher<T> {
         let mut pools = lock_pools(&self.pools);
         let queue = &mut pools.get_mut(pool)?.waiting;
         queue.retain(|waiting| !waiting.wake.is_closed());
-        let first = queue
-            .iter()
-            .position(|waiting| waiting.poller.can_run(kind))?;
+        let first = queue.iter().position(|waiting| waiting.poller.can_run(kind))?;
         let waiting = queue.remove(first)?;
-        Some(Reservation {
-            pool: pool.clone(),
-            waiting,
-        })
+        Some(Reservation { pool: pool.clone(), waiting })
     }
 
     /// Returns a waiting worker to the front of the queue.
@@ -239,9 +215,7 @@ impl<T> Matcher<T> {
 
     /// Returns the number of workers that wait for a pool.
     pub fn waiting_count(&self, pool: &PoolName) -> usize {
-        lock_pools(&self.pools)
-            .get(pool)
-            .map_or(0, |pool| pool.waiting.len())
+        lock_pools(&self.pools).get(pool).map_or(0, |pool| pool.waiting.len())
     }
 }
 
@@ -321,9 +295,7 @@ mod tests {
 
     fn start_wait(matcher: &Matcher<u32>) -> PollWait<u32> {
         let mark = matcher.backlog_mark(&shared_pool());
-        matcher
-            .start_wait(&shared_pool(), test_poller(1), mark)
-            .unwrap()
+        matcher.start_wait(&shared_pool(), test_poller(1), mark).unwrap()
     }
 
     #[tokio::test]
@@ -333,10 +305,7 @@ mod tests {
         let reserved = matcher.reserve_poller(&shared_pool(), "noop").unwrap();
         assert!(matcher.reserve_poller(&shared_pool(), "noop").is_none());
         reserved.deliver_work(vec![7]).unwrap();
-        assert_eq!(
-            wait.wait_for_wake(LONG).await,
-            Some(WakeReason::Work(vec![7]))
-        );
+        assert_eq!(wait.wait_for_wake(LONG).await, Some(WakeReason::Work(vec![7])));
     }
 
     #[tokio::test]
@@ -377,10 +346,7 @@ mod tests {
         assert_eq!(matcher.waiting_count(&shared_pool()), 1);
         matcher.dismiss_worker(&WorkerId::new("w1").unwrap());
         assert!(matcher.reserve_poller(&shared_pool(), "noop").is_none());
-        assert_eq!(
-            wait.wait_for_wake(LONG).await,
-            Some(WakeReason::Work(vec![]))
-        );
+        assert_eq!(wait.wait_for_wake(LONG).await, Some(WakeReason::Work(vec![])));
     }
 
     #[test]
@@ -391,16 +357,9 @@ mod tests {
         matcher.clear_backlog(&shared_pool(), mark);
         assert!(!matcher.backlog_mark(&shared_pool()).has_backlog);
         matcher.add_backlog(&shared_pool(), 1);
-        assert!(
-            matcher
-                .start_wait(&shared_pool(), test_poller(1), mark)
-                .is_none()
-        );
+        assert!(matcher.start_wait(&shared_pool(), test_poller(1), mark).is_none());
         matcher.clear_backlog(&shared_pool(), mark);
-        assert!(
-            matcher.backlog_mark(&shared_pool()).has_backlog,
-            "the mark is older"
-        );
+        assert!(matcher.backlog_mark(&shared_pool()).has_backlog, "the mark is older");
     }
 
     #[test]
@@ -410,11 +369,7 @@ mod tests {
         matcher.recheck_all();
         matcher.clear_backlog(&shared_pool(), mark);
         assert!(matcher.backlog_mark(&shared_pool()).has_backlog);
-        assert!(
-            matcher
-                .start_wait(&shared_pool(), test_poller(1), mark)
-                .is_none()
-        );
+        assert!(matcher.start_wait(&shared_pool(), test_poller(1), mark).is_none());
     }
 
     #[test]
@@ -429,10 +384,7 @@ mod tests {
     fn poller_receives_only_supported_kinds() {
         let matcher = Matcher::<u32>::default();
         let mark = matcher.backlog_mark(&shared_pool());
-        let only_http = Poller {
-            kinds: Some(vec!["http".into()]),
-            ..test_poller(1)
-        };
+        let only_http = Poller { kinds: Some(vec!["http".into()]), ..test_poller(1) };
         let _wait = matcher.start_wait(&shared_pool(), only_http, mark).unwrap();
         assert!(matcher.reserve_poller(&shared_pool(), "python").is_none());
         assert!(matcher.reserve_poller(&shared_pool(), "http").is_some());

@@ -95,11 +95,7 @@ impl TemplateNames {
             "outcome",
             Binding::Output(Arc::new(output.clone().as_outcome())),
         );
-        self.add_name(
-            NamePrecedence::Builtin,
-            "output",
-            Binding::Output(Arc::new(output)),
-        );
+        self.add_name(NamePrecedence::Builtin, "output", Binding::Output(Arc::new(output)));
         self.add_name(NamePrecedence::Builtin, "error", error);
     }
 
@@ -107,11 +103,9 @@ impl TemplateNames {
     pub(crate) fn to_environment(&self) -> MapEnvironment {
         let mut entries = self.0.clone();
         entries.sort_by_key(|(precedence, _, _)| *precedence);
-        entries
-            .into_iter()
-            .fold(MapEnvironment::new(), |environment, (_, name, binding)| {
-                environment.with_name(name, binding)
-            })
+        entries.into_iter().fold(MapEnvironment::new(), |environment, (_, name, binding)| {
+            environment.with_name(name, binding)
+        })
     }
 }
 
@@ -125,30 +119,16 @@ impl ExecutionView {
         names.add_name(NamePrecedence::Engine, "path", Json::from(&*self.path));
         names.add_name(NamePrecedence::Engine, "result", self.result.clone());
         let empty = JsonMap::new();
-        names.add_names(
-            NamePrecedence::Workload,
-            self.workload.as_map().unwrap_or(&empty),
-        );
+        names.add_names(NamePrecedence::Workload, self.workload.as_map().unwrap_or(&empty));
         for (step, value) in &self.data {
-            names.add_name(
-                NamePrecedence::StepData,
-                Arc::clone(step),
-                value.to_binding(),
-            );
+            names.add_name(NamePrecedence::StepData, Arc::clone(step), value.to_binding());
         }
         names.add_names(NamePrecedence::Ctx, &self.ctx);
         names.add_names(NamePrecedence::Variable, &self.vars);
         names.add_name(NamePrecedence::Fixed, "workload", self.workload.clone());
-        names.add_name(
-            NamePrecedence::Fixed,
-            "steps",
-            Json::from(self.steps.clone()),
-        );
+        names.add_name(NamePrecedence::Fixed, "steps", Json::from(self.steps.clone()));
         // `ctx` looks up set variables, then data of steps, then keys of the input.
-        let data = self
-            .data
-            .iter()
-            .map(|(step, value)| (Arc::clone(step), value.to_binding()));
+        let data = self.data.iter().map(|(step, value)| (Arc::clone(step), value.to_binding()));
         let layers = [
             Json::from(self.ctx.clone()).into(),
             Binding::from_map(data),

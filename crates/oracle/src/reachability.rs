@@ -8,21 +8,14 @@ use noetl_playbook::model::Playbook;
 
 /// Returns the index of the step with this name.
 pub(crate) fn find_step(playbook: &Playbook, name: &str) -> Option<usize> {
-    playbook
-        .workflow
-        .iter()
-        .position(|step| *step.name.value == *name)
+    playbook.workflow.iter().position(|step| *step.name.value == *name)
 }
 
 /// Returns the steps that the arcs of a step lead to. An undeclared `end` is not a step.
 fn successor_steps(playbook: &Playbook, step: usize) -> Vec<usize> {
     let router = playbook.workflow[step].next.as_ref();
-    let arcs = router
-        .map(|router| router.arcs.as_slice())
-        .unwrap_or_default();
-    arcs.iter()
-        .filter_map(|arc| find_step(playbook, &arc.step.value))
-        .collect()
+    let arcs = router.map(|router| router.arcs.as_slice()).unwrap_or_default();
+    arcs.iter().filter_map(|arc| find_step(playbook, &arc.step.value)).collect()
 }
 
 /// Returns every step that is reachable from one of these along at least one arc.

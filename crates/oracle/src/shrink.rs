@@ -35,9 +35,7 @@ pub fn shrink_seed(
 }
 
 fn still_fails(draft: &PlaybookDraft, fails: &mut FailurePredicate<'_>) -> bool {
-    draft
-        .to_playbook()
-        .is_some_and(|playbook| fails(&playbook, &draft.to_yaml()))
+    draft.to_playbook().is_some_and(|playbook| fails(&playbook, &draft.to_yaml()))
 }
 
 /// Returns every variant of the document with one part removed.
@@ -55,10 +53,7 @@ fn node_size(node: &DocumentNode) -> usize {
         DocumentNode::Value(_) => 1,
         DocumentNode::List(items) => 1 + items.iter().map(node_size).sum::<usize>(),
         DocumentNode::Map(entries) => {
-            1 + entries
-                .iter()
-                .map(|(_, value)| node_size(value))
-                .sum::<usize>()
+            1 + entries.iter().map(|(_, value)| node_size(value)).sum::<usize>()
         }
     }
 }
@@ -149,8 +144,8 @@ fn contains_step_bound(node: &DocumentNode) -> bool {
     match node {
         DocumentNode::Value(_) => false,
         DocumentNode::List(items) => items.iter().any(contains_step_bound),
-        DocumentNode::Map(entries) => entries
-            .iter()
-            .any(|(key, value)| key == "max_step_runs" || contains_step_bound(value)),
+        DocumentNode::Map(entries) => {
+            entries.iter().any(|(key, value)| key == "max_step_runs" || contains_step_bound(value))
+        }
     }
 }

@@ -64,20 +64,14 @@ pub(crate) fn write_at_path(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
         map.insert(Arc::clone(first), value);
         return;
     }
-    let mut inner = map
-        .get(first)
-        .and_then(Json::as_map)
-        .cloned()
-        .unwrap_or_default();
+    let mut inner = map.get(first).and_then(Json::as_map).cloned().unwrap_or_default();
     write_at_path(&mut inner, rest, value);
     map.insert(Arc::clone(first), Json::from(inner));
 }
 
 /// True if any of these writes sets a variable of the execution.
 pub(crate) fn writes_ctx(writes: &[VariableWrite]) -> bool {
-    writes
-        .iter()
-        .any(|write| matches!(write, VariableWrite::Ctx(..)))
+    writes.iter().any(|write| matches!(write, VariableWrite::Ctx(..)))
 }
 
 #[cfg(test)]
@@ -86,12 +80,8 @@ mod tests {
 
     #[test]
     fn write_creates_path_and_keeps_siblings() {
-        let path = |parts: &[&str]| {
-            parts
-                .iter()
-                .map(|part| Arc::from(*part))
-                .collect::<Vec<Arc<str>>>()
-        };
+        let path =
+            |parts: &[&str]| parts.iter().map(|part| Arc::from(*part)).collect::<Vec<Arc<str>>>();
         let mut map = JsonMap::new();
         write_at_path(&mut map, &path(&["a", "b"]), Json::from(1));
         write_at_path(&mut map, &path(&["a", "c", "d"]), Json::from(2));

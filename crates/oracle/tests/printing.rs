@@ -9,17 +9,9 @@ fn generated_playbooks_round_trip_through_yaml() {
         let text = generate_playbook(seed, &GenConfig::all_constructs()).to_yaml();
         let document = check(&text, &CheckOptions::default()).document;
         let printed = document.as_ref().and_then(to_yaml);
-        let again = printed
-            .as_ref()
-            .and_then(|printed| check(printed, &CheckOptions::default()).document);
-        assert!(
-            document.is_some() && document == again,
-            "seed {seed}:\n{text}\n---\n{printed:?}"
-        );
-        assert_eq!(
-            printed,
-            again.as_ref().and_then(to_yaml),
-            "seed {seed} prints the same twice"
-        );
+        let again =
+            printed.as_ref().and_then(|printed| check(printed, &CheckOptions::default()).document);
+        assert!(document.is_some() && document == again, "seed {seed}:\n{text}\n---\n{printed:?}");
+        assert_eq!(printed, again.as_ref().and_then(to_yaml), "seed {seed} prints the same twice");
     }
 }

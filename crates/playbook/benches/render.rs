@@ -1,8 +1,5 @@
 //! Throughput of template rendering and parsing.
-#![expect(
-    clippy::panic,
-    reason = "a benchmark that cannot be set up has nothing to measure"
-)]
+#![expect(clippy::panic, reason = "a benchmark that cannot be set up has nothing to measure")]
 
 use std::hint::black_box;
 
@@ -17,10 +14,7 @@ fn environment() -> MapEnvironment {
     let workload =
         r#"{"host": "example.org", "page": 3, "cities": ["Rome", "Oslo"], "limit": 100}"#;
     let rows = Json::list((0..1_000).map(|id| {
-        Json::object([
-            ("id", Json::from(id)),
-            ("name", Json::from(format!("row {id}"))),
-        ])
+        Json::object([("id", Json::from(id)), ("name", Json::from(format!("row {id}")))])
     }));
     MapEnvironment::new()
         .with_name("workload", parse(workload.as_bytes()).unwrap_or_default())
@@ -35,18 +29,12 @@ fn template(text: &str) -> Template {
 /// A request with twenty templates in it.
 fn request() -> DynamicValue {
     let fields = (0..9).map(|index| {
-        let value = format!(
-            "{{{{ workload.cities[{}] }}}} {{{{ n + {index} }}}}",
-            index % 2
-        );
+        let value = format!("{{{{ workload.cities[{}] }}}} {{{{ n + {index} }}}}", index % 2);
         (format!("field_{index}"), Json::from(value))
     });
     let native = (0..9).map(|index| Json::from(format!("{{{{ workload.page * {index} }}}}")));
     let value = Json::object([
-        (
-            "url",
-            Json::from("https://{{ workload.host }}/api/v1/items?page={{ workload.page }}"),
-        ),
+        ("url", Json::from("https://{{ workload.host }}/api/v1/items?page={{ workload.page }}")),
         ("limit", Json::from("{{ workload.limit }}")),
         ("json", Json::object(fields)),
         ("params", Json::list(native)),

@@ -32,16 +32,13 @@ fn subtract_size(value: &Json, remaining: usize) -> Option<usize> {
         Json::UInt(number) => remaining.checked_sub(decimal_digits(*number)),
         Json::Float(_) => remaining.checked_sub(17),
         Json::Str(text) => remaining.checked_sub(text.len() + 2),
-        Json::List(items) => items
-            .iter()
-            .try_fold(remaining.checked_sub(2)?, |remaining, item| {
-                subtract_size(item, remaining)?.checked_sub(1)
-            }),
+        Json::List(items) => items.iter().try_fold(remaining.checked_sub(2)?, |remaining, item| {
+            subtract_size(item, remaining)?.checked_sub(1)
+        }),
         Json::Map(map) => {
-            map.iter()
-                .try_fold(remaining.checked_sub(2)?, |remaining, (key, member)| {
-                    subtract_size(member, remaining.checked_sub(key.len() + 3)?)?.checked_sub(1)
-                })
+            map.iter().try_fold(remaining.checked_sub(2)?, |remaining, (key, member)| {
+                subtract_size(member, remaining.checked_sub(key.len() + 3)?)?.checked_sub(1)
+            })
         }
     }
 }
@@ -74,11 +71,7 @@ const MAX_DETAILS_BYTES: usize = 16 << 10;
 pub fn bounded_error(error: TaskError) -> TaskError {
     let bounded = |part: Json| {
         let fits = fits_within(&part, MAX_DETAILS_BYTES) && is_shallow(&part, MAX_VALUE_DEPTH / 2);
-        if fits {
-            part
-        } else {
-            Json::from("omitted: too large")
-        }
+        if fits { part } else { Json::from("omitted: too large") }
     };
     TaskError {
         message: bounded_message(error.message),
@@ -109,9 +102,7 @@ pub fn tail_of_output(text: &str) -> Cow<'_, str> {
     let cut = text.ceil_char_boundary(excess);
     // A line without its beginning is misleading, so it is dropped, unless it is so long that
     // little else would remain.
-    let line = text[cut..]
-        .find('\n')
-        .filter(|end| *end < MAX_DROPPED_LINE_BYTES);
+    let line = text[cut..].find('\n').filter(|end| *end < MAX_DROPPED_LINE_BYTES);
     let cut = line.map_or(cut, |end| cut + end + '\n'.len_utf8());
     let tail = &text[cut..];
     Cow::Owned(format!("[{cut} earlier bytes omitted]\n{tail}"))

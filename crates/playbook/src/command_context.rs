@@ -94,10 +94,7 @@ fn texts_to_json<'t>(texts: impl Iterator<Item = &'t Arc<str>>) -> Json {
 }
 
 fn texts_from_json<C: FromIterator<Arc<str>>>(list: &Json) -> Option<C> {
-    list.as_list()?
-        .iter()
-        .map(|text| text.as_str().map(Arc::from))
-        .collect()
+    list.as_list()?.iter().map(|text| text.as_str().map(Arc::from)).collect()
 }
 
 impl CommandContext {
@@ -133,25 +130,15 @@ impl CommandContext {
         let Some(map) = map else {
             return Some(Self::default());
         };
-        let mut context = Self {
-            is_complete: map.contains_key("everything"),
-            ..Self::default()
-        };
+        let mut context = Self { is_complete: map.contains_key("everything"), ..Self::default() };
         if let Some(values) = map.get("render_context") {
             context.values = values.as_map()?.clone();
         }
         if let Some(variables) = map.get("variables") {
             context.variables = variables.as_map()?.clone();
         }
-        for (path, labels) in map
-            .get("steps")
-            .and_then(Json::as_map)
-            .into_iter()
-            .flatten()
-        {
-            context
-                .steps
-                .insert(Arc::clone(path), StepDataLabels::from_json(labels)?);
+        for (path, labels) in map.get("steps").and_then(Json::as_map).into_iter().flatten() {
+            context.steps.insert(Arc::clone(path), StepDataLabels::from_json(labels)?);
         }
         if let Some(references) = map.get("references") {
             context.references = texts_from_json(references)?;
@@ -203,13 +190,8 @@ impl CommandContext {
 
     /// Returns all of `ctx` or `steps`.
     pub fn lookup_all(&self, root: &str, payloads: &dyn PayloadLookup) -> Option<Binding> {
-        let members = |root: &str| {
-            self.values
-                .get(root)
-                .and_then(Json::as_map)
-                .into_iter()
-                .flatten()
-        };
+        let members =
+            |root: &str| self.values.get(root).and_then(Json::as_map).into_iter().flatten();
         if root == "ctx" && self.is_complete {
             let steps = members("steps").map(|(name, _)| name);
             let data = steps.filter(|name| self.is_step_with_data(name));
@@ -234,10 +216,7 @@ impl CommandContext {
         let is_completed = facts.get("status").and_then(Json::as_str) == Some("COMPLETED");
         let members = facts.iter().map(|(fact, value)| {
             let path = format!("steps.{step}.{fact}");
-            (
-                Arc::clone(fact),
-                plain_binding(self.to_template_data(&path, value, payloads)),
-            )
+            (Arc::clone(fact), plain_binding(self.to_template_data(&path, value, payloads)))
         });
         let mut members: BTreeMap<Arc<str>, Binding> = members.collect();
         // The data of a completed step is stored once, under the name of the step.
@@ -257,10 +236,7 @@ impl CommandContext {
     }
 
     fn lookup_by_precedence(&self, name: &str, payloads: &dyn PayloadLookup) -> Option<Binding> {
-        let variable = self
-            .variables
-            .get(name)
-            .or_else(|| self.values.get("ctx")?.get(name));
+        let variable = self.variables.get(name).or_else(|| self.values.get("ctx")?.get(name));
         match variable {
             Some(value) => Some(Binding::Value(value.clone())),
             None => self
@@ -280,9 +256,7 @@ impl CommandContext {
         let uri = reference_uri(workload);
         match payloads.get_payload(uri) {
             Some(workload) => workload.get(name).cloned().map(Binding::Value),
-            None => Some(Binding::Needs(FetchNeed::Payload {
-                reference: uri.into(),
-            })),
+            None => Some(Binding::Needs(FetchNeed::Payload { reference: uri.into() })),
         }
     }
 
@@ -311,11 +285,7 @@ impl CommandContext {
     ) -> TemplateData {
         let labels = self.steps.get(path);
         if self.references.contains(path) {
-            external_data(
-                value.clone(),
-                payloads.get_payload(reference_uri(value)),
-                labels,
-            )
+            external_data(value.clone(), payloads.get_payload(reference_uri(value)), labels)
         } else if labels == Some(&StepDataLabels::Loop) {
             TemplateData::Inline(add_data_alias(value.clone()))
         } else {
@@ -325,10 +295,7 @@ impl CommandContext {
 }
 
 fn reference_uri(reference: &Json) -> &str {
-    reference
-        .get("ref")
-        .and_then(Json::as_str)
-        .unwrap_or_default()
+    reference.get("ref").and_then(Json::as_str).unwrap_or_default()
 }
 
 /// Binds data without special lookup rules.
@@ -387,9 +354,7 @@ pub fn add_data_alias(value: Json) -> Json {
         return value;
     };
     if let Some(results) = map.get("results").cloned() {
-        Arc::make_mut(&mut map)
-            .entry("data".into())
-            .or_insert(results);
+        Arc::make_mut(&mut map).entry("data".into()).or_insert(results);
     }
     Json::Map(map)
 }

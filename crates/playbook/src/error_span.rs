@@ -28,10 +28,7 @@ fn code_line_span(text: &str, task: &Task, error: &TaskError) -> Option<Span> {
 /// Returns the position of the statements if a database rejected one. Among several statements the
 /// failed one is not identified.
 fn statement_span(task: &Task, error: &TaskError) -> Option<Span> {
-    let is_rejected = matches!(
-        error.kind,
-        TaskErrorKind::DbError | TaskErrorKind::DbConstraint
-    );
+    let is_rejected = matches!(error.kind, TaskErrorKind::DbError | TaskErrorKind::DbConstraint);
     let mut keys = STATEMENT_KEYS.iter().filter(|_| is_rejected);
     keys.find_map(|key| Some(task.config.get(key)?.name.span))
 }
@@ -41,10 +38,7 @@ fn block_line_span(text: &str, key: Span, line: u64) -> Option<Span> {
     let mut from = key.end as usize;
     let mut lines = text.get(from..)?.split_inclusive('\n');
     let header = lines.next()?;
-    if !header
-        .trim_start_matches([':', ' '])
-        .starts_with(['|', '>'])
-    {
+    if !header.trim_start_matches([':', ' ']).starts_with(['|', '>']) {
         return None;
     }
     from += header.len();
@@ -86,10 +80,7 @@ workflow:
     }
 
     fn task_error(kind: TaskErrorKind, task: &str) -> TaskError {
-        TaskError {
-            task: Some(task.into()),
-            ..TaskError::new(kind, "why")
-        }
+        TaskError { task: Some(task.into()), ..TaskError::new(kind, "why") }
     }
 
     #[test]

@@ -55,11 +55,8 @@ pub struct StepGraph {
 impl StepGraph {
     /// Builds the graph of a playbook.
     pub fn new(playbook: &Playbook) -> Self {
-        let names: Vec<Arc<str>> = playbook
-            .workflow
-            .iter()
-            .map(|step| step.name.value.clone())
-            .collect();
+        let names: Vec<Arc<str>> =
+            playbook.workflow.iter().map(|step| step.name.value.clone()).collect();
         let by_name: HashMap<Arc<str>, StepIndex> =
             names.iter().cloned().zip((0..).map(StepIndex)).collect();
         let edges: Vec<Vec<GraphEdge>> = playbook
@@ -81,32 +78,13 @@ impl StepGraph {
         let modes = playbook
             .workflow
             .iter()
-            .map(|step| {
-                step.next
-                    .as_ref()
-                    .map(crate::model::Router::mode)
-                    .unwrap_or_default()
-            })
+            .map(|step| step.next.as_ref().map(crate::model::Router::mode).unwrap_or_default())
             .collect();
         let find = |name: &str| by_name.get(name).copied();
         let entry = playbook.entry_step().and_then(|step| find(&step.name));
-        let final_step = playbook
-            .executor
-            .spec
-            .final_step
-            .as_ref()
-            .and_then(|name| find(name));
+        let final_step = playbook.executor.spec.final_step.as_ref().and_then(|name| find(name));
         let (component, cyclic) = strongly_connected_components(&edges);
-        Self {
-            names,
-            by_name,
-            edges,
-            modes,
-            entry,
-            final_step,
-            component,
-            cyclic,
-        }
+        Self { names, by_name, edges, modes, entry, final_step, component, cyclic }
     }
 
     /// Returns the number of steps.
@@ -157,12 +135,10 @@ impl StepGraph {
     /// Iterates over the target steps of the arcs of a step, in order. A step may occur more than
     /// once.
     pub fn successors(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
-        self.edges[step.index()]
-            .iter()
-            .filter_map(|edge| match edge.target {
-                Some(EdgeTarget::Step(step)) => Some(step),
-                Some(EdgeTarget::End) | None => None,
-            })
+        self.edges[step.index()].iter().filter_map(|edge| match edge.target {
+            Some(EdgeTarget::Step(step)) => Some(step),
+            Some(EdgeTarget::End) | None => None,
+        })
     }
 
     /// Returns a flag for each step: true if it can be reached from the given steps, which are
@@ -278,10 +254,8 @@ mod tests {
     fn build_graph(arcs: &[(&str, &[&str])]) -> StepGraph {
         let mut steps = Vec::new();
         for (name, targets) in arcs {
-            let arcs: Vec<String> = targets
-                .iter()
-                .map(|target| format!("{{step: {target}, when: \"x\"}}"))
-                .collect();
+            let arcs: Vec<String> =
+                targets.iter().map(|target| format!("{{step: {target}, when: \"x\"}}")).collect();
             let arcs = arcs.join(", ");
             steps.push(format!(
                 "  - {{step: {name}, tool: {{kind: noop}}, next: {{arcs: [{arcs}]}}}}"
@@ -298,10 +272,7 @@ mod tests {
     }
 
     fn step_names(graph: &StepGraph, steps: &[StepIndex]) -> Vec<String> {
-        steps
-            .iter()
-            .map(|step| graph.name(*step).to_string())
-            .collect()
+        steps.iter().map(|step| graph.name(*step).to_string()).collect()
     }
 
     #[test]
@@ -313,11 +284,7 @@ mod tests {
             ("d", &["d", "end"]),
             ("e", &[]),
         ]);
-        let cycles: Vec<_> = graph
-            .cycles()
-            .iter()
-            .map(|cycle| step_names(&graph, cycle))
-            .collect();
+        let cycles: Vec<_> = graph.cycles().iter().map(|cycle| step_names(&graph, cycle)).collect();
         assert_eq!(cycles, [vec!["b", "c"], vec!["d"]]);
         let find = |name| graph.find_step(name).unwrap();
         assert!(graph.share_cycle(find("b"), find("c")));
@@ -330,13 +297,7 @@ mod tests {
         let graph = build_graph(&[("a", &["b"]), ("b", &["end"]), ("c", &["a"])]);
         assert_eq!(graph.reachable_from(graph.entry()), [true, true, false]);
         let a = graph.find_step("a").unwrap();
-        assert_eq!(
-            graph.reachable_from(graph.successors(a)),
-            [false, true, false]
-        );
-        assert_eq!(
-            graph.edges(graph.find_step("b").unwrap())[0].target,
-            Some(EdgeTarget::End)
-        );
+        assert_eq!(graph.reachable_from(graph.successors(a)), [false, true, false]);
+        assert_eq!(graph.edges(graph.find_step("b").unwrap())[0].target, Some(EdgeTarget::End));
     }
 }

@@ -146,9 +146,7 @@ impl AccumulateSpec {
 
     /// Returns the key of the accumulated value in the data of a loop.
     pub fn loop_key(&self) -> Arc<str> {
-        self.manifest_as
-            .clone()
-            .unwrap_or_else(|| Arc::from(DEFAULT_LOOP_KEY))
+        self.manifest_as.clone().unwrap_or_else(|| Arc::from(DEFAULT_LOOP_KEY))
     }
 }
 
@@ -187,11 +185,7 @@ mod tests {
     }
 
     fn enabled_accumulation(strategy: AccumulateStrategy) -> AccumulateSpec {
-        AccumulateSpec {
-            enabled: true,
-            strategy,
-            ..AccumulateSpec::default()
-        }
+        AccumulateSpec { enabled: true, strategy, ..AccumulateSpec::default() }
     }
 
     fn accumulate_all(spec: &AccumulateSpec, parts: &[&str]) -> Result<Json, TaskError> {
@@ -219,15 +213,9 @@ mod tests {
     fn selected_parts_are_added_to_data() {
         let select_all = |text: &str| {
             let mut data = parse_json(text);
-            let part = |path: &str, alias: &str| SelectedPath {
-                path: path.into(),
-                alias: alias.into(),
-            };
-            let parts = [
-                part("$.rows[0].id", "first"),
-                part("$.x", "n"),
-                part("$.y", "z"),
-            ];
+            let part =
+                |path: &str, alias: &str| SelectedPath { path: path.into(), alias: alias.into() };
+            let parts = [part("$.rows[0].id", "first"), part("$.x", "n"), part("$.y", "z")];
             apply_select(&parts, &mut data);
             data.to_string()
         };
@@ -241,11 +229,8 @@ mod tests {
     #[test]
     fn accumulates_by_strategy() {
         let parts = [r#"{"a":{"x":1},"b":[1]}"#, r#"{"a":{"y":2},"b":[2]}"#];
-        let accumulate = |strategy| {
-            accumulate_all(&enabled_accumulation(strategy), &parts)
-                .unwrap()
-                .to_string()
-        };
+        let accumulate =
+            |strategy| accumulate_all(&enabled_accumulation(strategy), &parts).unwrap().to_string();
         let both = format!("[{},{}]", parts[0], parts[1]);
         assert_eq!(accumulate(AccumulateStrategy::Append), both);
         assert_eq!(accumulate(AccumulateStrategy::Concat), both);
@@ -256,11 +241,7 @@ mod tests {
 
     #[test]
     fn merge_path_selects_part() {
-        let pages = [
-            r#"{"page":{"items":[1,2]}}"#,
-            "{}",
-            r#"{"page":{"items":[3]}}"#,
-        ];
+        let pages = [r#"{"page":{"items":[1,2]}}"#, "{}", r#"{"page":{"items":[3]}}"#];
         let accumulate = |strategy| {
             let spec = AccumulateSpec {
                 merge_path: Some("$.page.items".into()),
@@ -279,10 +260,7 @@ mod tests {
             max_items: Some(2),
             ..enabled_accumulation(AccumulateStrategy::Concat)
         };
-        assert_eq!(
-            accumulate_all(&spec, &["[1]", "[2]"]).unwrap().to_string(),
-            "[1,2]"
-        );
+        assert_eq!(accumulate_all(&spec, &["[1]", "[2]"]).unwrap().to_string(), "[1,2]");
         let error = accumulate_all(&spec, &["[1]", "[2,3]"]).unwrap_err();
         assert_eq!(error.kind, TaskErrorKind::Limit);
     }
@@ -297,8 +275,7 @@ mod tests {
         assert_eq!(data.to_string(), r#"{"all":[1],"n":1}"#);
         assert_eq!(spec.accumulated_value(&data), Some(&parse_json("[1]")));
         assert_eq!(
-            spec.with_accumulated(parse_json("7"), parse_json("[1]"))
-                .to_string(),
+            spec.with_accumulated(parse_json("7"), parse_json("[1]")).to_string(),
             r#"{"all":[1]}"#
         );
     }

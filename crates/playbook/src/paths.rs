@@ -104,10 +104,7 @@ mod tests {
     #[test]
     fn writes_follow_their_paths() {
         let mut ctx = parse_json(r#"{"a":{"x":1},"n":1}"#);
-        write_variables(
-            &mut ctx,
-            &parse_map(r#"{"a.b.c":2,"n":3,"n2.k":4,"dotted\\.key":5}"#),
-        );
+        write_variables(&mut ctx, &parse_map(r#"{"a.b.c":2,"n":3,"n2.k":4,"dotted\\.key":5}"#));
         assert_eq!(
             ctx,
             parse_json(r#"{"a":{"b":{"c":2},"x":1},"dotted.key":5,"n":3,"n2":{"k":4}}"#)

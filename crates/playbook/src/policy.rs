@@ -91,18 +91,11 @@ pub fn evaluate_policy<'p>(
     environment: &dyn TemplateEnvironment,
 ) -> Result<PolicyDecision<'p>, PolicyError> {
     let Some(policy) = policy else {
-        let action = if attempt.is_ok {
-            NextAction::Continue
-        } else {
-            NextAction::Fail
-        };
+        let action = if attempt.is_ok { NextAction::Continue } else { NextAction::Fail };
         return Ok(PolicyDecision { action, set: None });
     };
     for (index, rule) in policy.rules.iter().enumerate() {
-        let evaluator = RuleEvaluator {
-            rule_index: index,
-            environment,
-        };
+        let evaluator = RuleEvaluator { rule_index: index, environment };
         if !evaluator.is_match(&rule.test)? {
             continue;
         }
@@ -173,9 +166,7 @@ impl RuleEvaluator<'_> {
             jitter: retry.jitter.then_some(attempt.random_fraction),
             retry_after: attempt.retry_after,
         };
-        Ok(NextAction::Retry {
-            delay: delay.before_retry(attempt.number),
-        })
+        Ok(NextAction::Retry { delay: delay.before_retry(attempt.number) })
     }
 
     fn resolve_setting<T: Clone>(
@@ -199,10 +190,7 @@ impl RuleEvaluator<'_> {
     }
 
     fn template_error(&self, error: RenderError) -> PolicyError {
-        PolicyError::Template {
-            rule: self.rule_index,
-            error: Box::new(error),
-        }
+        PolicyError::Template { rule: self.rule_index, error: Box::new(error) }
     }
 }
 
@@ -239,12 +227,8 @@ impl RetryDelay {
             }
         };
         let bounded = grown.min(self.max);
-        let jittered = self
-            .jitter
-            .map_or(bounded, |fraction| scale_delay(bounded, fraction));
-        jittered
-            .max(self.retry_after.unwrap_or_default())
-            .min(self.max)
+        let jittered = self.jitter.map_or(bounded, |fraction| scale_delay(bounded, fraction));
+        jittered.max(self.retry_after.unwrap_or_default()).min(self.max)
     }
 }
 
@@ -262,9 +246,7 @@ fn scale_delay(delay: Millis, fraction: f64) -> Millis {
 pub fn jump_target(target: &JumpTarget, tasks: &[Task], from: usize) -> Option<usize> {
     match target {
         JumpTarget::Previous(_) => from.checked_sub(1),
-        JumpTarget::Label(label) => tasks
-            .iter()
-            .position(|task| task.label.value == label.value),
+        JumpTarget::Label(label) => tasks.iter().position(|task| task.label.value == label.value),
     }
 }
 

@@ -98,9 +98,7 @@ fn inline_text(value: &Value) -> String {
 /// identically.
 fn scalar_text(text: &str) -> String {
     let safe = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
         && !matches!(
             text.to_ascii_lowercase().as_str(),
             "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"

@@ -54,11 +54,9 @@ fn add_deprecated_forms(schema: &mut Value) {
     schema["properties"]["workbook"] = json!({
         "anyOf": [workbook, { "type": "object", "properties": { "tasks": { "type": "object" } } }]
     });
-    for (definition, keyword) in [
-        ("KeychainKind", "secrets"),
-        ("KeychainScope", "catalog"),
-        ("NoMatch", "quiet"),
-    ] {
+    for (definition, keyword) in
+        [("KeychainKind", "secrets"), ("KeychainScope", "catalog"), ("NoMatch", "quiet")]
+    {
         if let Some(keywords) = schema["$defs"][definition]["enum"].as_array_mut() {
             keywords.push(json!(keyword));
         }

@@ -54,9 +54,7 @@ pub fn is_suspending(task: &Task) -> bool {
 /// True if a flag is set or may be set. The value of a template is known only at run time.
 fn may_be_enabled(task: &Task, key: &str) -> bool {
     let is_false = |value: &DynamicValue| value.as_const().and_then(Json::as_bool) == Some(false);
-    task.config
-        .get(key)
-        .is_some_and(|field| !is_false(&field.value))
+    task.config.get(key).is_some_and(|field| !is_false(&field.value))
 }
 
 /// True if the server executes the task. A playbook task that does not wait for its result runs on
@@ -75,10 +73,7 @@ pub fn command_segment(tasks: &[Task], index: usize) -> Range<usize> {
     if tasks.get(index).is_none_or(is_suspending) {
         return index..index.saturating_add(1).min(tasks.len());
     }
-    let start = tasks[..index]
-        .iter()
-        .rposition(is_suspending)
-        .map_or(0, |last| last + 1);
+    let start = tasks[..index].iter().rposition(is_suspending).map_or(0, |last| last + 1);
     let end = tasks[index..].iter().position(is_suspending);
     start..end.map_or(tasks.len(), |next| index + next)
 }
@@ -110,9 +105,8 @@ mod tests {
     #[test]
     fn pipeline_is_split_at_suspending_tasks() {
         let tasks = parse_tasks(MIXED_PIPELINE);
-        let segments: Vec<_> = (0..tasks.len())
-            .map(|index| command_segment(&tasks, index))
-            .collect();
+        let segments: Vec<_> =
+            (0..tasks.len()).map(|index| command_segment(&tasks, index)).collect();
         assert_eq!(segments, [0..2, 0..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
         assert!(is_split(&tasks));
     }
@@ -120,9 +114,8 @@ mod tests {
     #[test]
     fn server_runs_tasks_without_worker() {
         let tasks = parse_tasks(MIXED_PIPELINE);
-        let on_server: Vec<_> = (0..tasks.len())
-            .filter(|index| runs_on_server(&tasks, *index))
-            .collect();
+        let on_server: Vec<_> =
+            (0..tasks.len()).filter(|index| runs_on_server(&tasks, *index)).collect();
         assert_eq!(on_server, [2, 4]);
     }
 

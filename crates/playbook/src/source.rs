@@ -16,10 +16,7 @@ impl Span {
     /// Creates a span from byte offsets. Documents are always far smaller than 4 GiB.
     pub fn new(start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-        Self {
-            start: clamp(start),
-            end: clamp(end.max(start)),
-        }
+        Self { start: clamp(start), end: clamp(end.max(start)) }
     }
 
     /// True if `offset` is inside the span or at its end.
@@ -161,10 +158,7 @@ fn align_offsets(raw: &str, decoded: &str) -> Vec<usize> {
     let double_quoted = raw.first() == Some(&b'"');
     let mut pos = usize::from(matches!(raw.first(), Some(b'"' | b'\'')));
     if matches!(raw.first(), Some(b'|' | b'>')) {
-        pos = raw
-            .iter()
-            .position(|b| *b == b'\n')
-            .map_or(raw.len(), |n| n + 1);
+        pos = raw.iter().position(|b| *b == b'\n').map_or(raw.len(), |n| n + 1);
     }
     let mut offsets = Vec::with_capacity(decoded.len());
     let mut bytes = decoded.bytes().peekable();
@@ -233,14 +227,8 @@ mod tests {
 
     #[test]
     fn locates_text_after_quotes_and_escapes() {
-        assert_eq!(
-            position_of(r#""a\n\u00e9 {{ x }}""#, "a\né {{ x }}", "x").to_string(),
-            "1:15"
-        );
-        assert_eq!(
-            position_of("'it''s {{ x }}'", "it's {{ x }}", "x").to_string(),
-            "1:11"
-        );
+        assert_eq!(position_of(r#""a\n\u00e9 {{ x }}""#, "a\né {{ x }}", "x").to_string(), "1:15");
+        assert_eq!(position_of("'it''s {{ x }}'", "it's {{ x }}", "x").to_string(), "1:11");
     }
 
     #[test]
@@ -249,10 +237,7 @@ mod tests {
         let decoded = "select 1\n  from {{ t }}\n";
         assert_eq!(position_of(document, decoded, "t }}").to_string(), "3:15");
         let folded = ">\n    one\n    {{ two }}\n";
-        assert_eq!(
-            position_of(folded, "one {{ two }}\n", "two").to_string(),
-            "3:8"
-        );
+        assert_eq!(position_of(folded, "one {{ two }}\n", "two").to_string(), "3:8");
     }
 
     #[test]

@@ -111,10 +111,7 @@ impl StatementBuilder {
                 true
             }
         };
-        let start = self
-            .range
-            .as_ref()
-            .map_or(token.range.start, |range| range.start);
+        let start = self.range.as_ref().map_or(token.range.start, |range| range.start);
         self.range = Some(start..token.range.end);
     }
 

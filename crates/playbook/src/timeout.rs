@@ -33,11 +33,7 @@ pub(crate) fn tool_timeout(playbook: &Playbook, kind: ToolKind) -> Option<Millis
 /// Returns the time limit of one command attempt: the sum of its tasks' limits, unless a policy or
 /// the rows of a frame may run a task more than once.
 pub fn command_timeout(playbook: &Playbook, step: &Step) -> Millis {
-    if let Some(Loop {
-        source: LoopSource::Cursor(_),
-        ..
-    }) = &step.looping
-    {
+    if let Some(Loop { source: LoopSource::Cursor(_), .. }) = &step.looping {
         return MAX_COMMAND_TIMEOUT;
     }
     pipeline_timeout(playbook, step.tool.tasks())

@@ -11,13 +11,9 @@ use noetl_playbook::{
 };
 
 fn read_corpus(folder: &str) -> Vec<(PathBuf, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testkit/corpus")
-        .join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
-        .expect("corpus")
-        .map(|entry| entry.expect("entry").path())
-        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus").join(folder);
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder).expect("corpus").map(|entry| entry.expect("entry").path()).collect();
     files.sort();
     assert!(files.len() >= 10, "{} is small", folder.display());
     files
@@ -33,12 +29,7 @@ fn list_findings(text: &str) -> Vec<String> {
     check(text, &CheckOptions::default())
         .diagnostics
         .iter()
-        .map(|diagnostic| {
-            format!(
-                "{}@{}:{}",
-                diagnostic.code, diagnostic.line, diagnostic.column
-            )
-        })
+        .map(|diagnostic| format!("{}@{}:{}", diagnostic.code, diagnostic.line, diagnostic.column))
         .collect()
 }
 
@@ -46,9 +37,8 @@ fn list_findings(text: &str) -> Vec<String> {
 fn good_playbooks_have_no_findings() {
     for (path, text) in read_corpus("good") {
         let checked = check(&text, &CheckOptions::default());
-        let legacy = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("legacy_"));
+        let legacy =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("legacy_"));
         let findings: Vec<_> = checked
             .diagnostics
             .iter()
@@ -75,11 +65,7 @@ fn bad_playbooks_have_expected_findings() {
             .filter_map(|line| line.strip_prefix("# expect:"))
             .flat_map(str::split_whitespace)
             .collect();
-        assert!(
-            !expected.is_empty(),
-            "{} has no '# expect:' line",
-            path.display()
-        );
+        assert!(!expected.is_empty(), "{} has no '# expect:' line", path.display());
         assert_eq!(list_findings(&text), expected, "{}", path.display());
     }
 }
@@ -95,10 +81,7 @@ fn printed_playbook_parses_to_same_model() {
         };
         let again = check(&printed, &CheckOptions::default());
         assert!(
-            again
-                .diagnostics
-                .iter()
-                .all(|diagnostic| diagnostic.severity != Severity::Error),
+            again.diagnostics.iter().all(|diagnostic| diagnostic.severity != Severity::Error),
             "{}:\n{printed}\n{:#?}",
             path.display(),
             again.diagnostics
@@ -112,11 +95,8 @@ fn printed_playbook_parses_to_same_model() {
                     .collect::<Vec<_>>()
             };
             let (original, reparsed) = (lines(&original), lines(&reparsed));
-            let position = original
-                .iter()
-                .zip(&reparsed[1..])
-                .position(|(a, b)| a != b)
-                .unwrap_or_default();
+            let position =
+                original.iter().zip(&reparsed[1..]).position(|(a, b)| a != b).unwrap_or_default();
             panic!(
                 "{}: {:#?} became {:#?} in\n{printed}",
                 path.display(),

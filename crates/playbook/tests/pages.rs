@@ -12,9 +12,7 @@ struct YamlSnippet {
 impl YamlSnippet {
     /// Position of the finding according to the page.
     fn expected_position(&self) -> Option<&str> {
-        self.info
-            .split_whitespace()
-            .find_map(|option| option.strip_prefix("at="))
+        self.info.split_whitespace().find_map(|option| option.strip_prefix("at="))
     }
 
     fn check_options(&self) -> CheckOptions {
@@ -34,10 +32,7 @@ fn parse_snippets(page: &str) -> Vec<YamlSnippet> {
         match &mut open {
             None => {
                 if let Some(info) = line.strip_prefix("```yaml") {
-                    open = Some(YamlSnippet {
-                        info: info.to_owned(),
-                        text: String::new(),
-                    });
+                    open = Some(YamlSnippet { info: info.to_owned(), text: String::new() });
                 }
             }
             Some(_) if line == "```" => snippets.extend(open.take()),
@@ -68,24 +63,11 @@ fn list_findings(snippet: &YamlSnippet) -> Vec<String> {
 fn pages_have_required_sections() {
     for code in Code::ALL {
         let page = code.page();
-        assert!(
-            page.starts_with(&format!("# {code}: ")),
-            "{code}: the title names the code"
-        );
+        assert!(page.starts_with(&format!("# {code}: ")), "{code}: the title names the code");
         let severity = format!("\nSeverity: {}", code.severity());
-        assert!(
-            page.contains(&severity),
-            "{code}: the severity is {}",
-            code.severity()
-        );
-        assert!(
-            page.contains("\n## Reported for\n"),
-            "{code}: shows what is reported"
-        );
-        assert!(
-            page.contains("\n## Write instead\n"),
-            "{code}: shows what to write"
-        );
+        assert!(page.contains(&severity), "{code}: the severity is {}", code.severity());
+        assert!(page.contains("\n## Reported for\n"), "{code}: shows what is reported");
+        assert!(page.contains("\n## Write instead\n"), "{code}: shows what to write");
     }
 }
 
@@ -99,15 +81,9 @@ fn reported_examples_have_finding_at_position() {
             .collect();
         assert!(!reported.is_empty(), "{code}: no example with a position");
         for snippet in reported {
-            let expected = format!(
-                "{code}@{} ",
-                snippet.expected_position().unwrap_or_default()
-            );
+            let expected = format!("{code}@{} ", snippet.expected_position().unwrap_or_default());
             let findings = list_findings(&snippet);
-            if !findings
-                .iter()
-                .any(|finding| finding.starts_with(&expected))
-            {
+            if !findings.iter().any(|finding| finding.starts_with(&expected)) {
                 failures.push(format!("{expected}not in {findings:#?}"));
             }
         }

@@ -1,10 +1,6 @@
 //! Subscriptions and schedules: findings with positions, defaults and round trips through YAML.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test helper fails by panicking"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test helper fails by panicking")]
 
 use std::fmt::Write as _;
 
@@ -52,10 +48,7 @@ fn parse_subscription(spec: &str) -> Subscription {
 fn list_findings(text: &str) -> String {
     let mut list = String::new();
     for diagnostic in check(text, &CheckOptions::default()).diagnostics {
-        let hint = diagnostic
-            .hint
-            .map(|hint| format!(" ({hint})"))
-            .unwrap_or_default();
+        let hint = diagnostic.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
         writeln!(
             list,
             "  {}@{}:{} {}{hint}",
@@ -100,10 +93,7 @@ fn minimal_schedule_has_defaults() {
     assert!(spec.enabled);
     assert_eq!(spec.jitter, Millis::ZERO);
     assert!(spec.payload.is_empty());
-    assert_eq!(
-        (spec.version, spec.start, spec.end, spec.priority),
-        (None, None, None, None)
-    );
+    assert_eq!((spec.version, spec.start, spec.end, spec.priority), (None, None, None, None));
     assert!(spec.concurrency.is_none());
 }
 
@@ -128,23 +118,11 @@ fn parses_full_schedule() {
     assert!(matches!(&spec.timing, ScheduleTiming::Cron(crons) if crons.len() == 2));
     assert_eq!(spec.timezone.as_str(), "America/New_York");
     assert_eq!(spec.version, Some(7));
-    assert!(
-        spec.payload
-            .get("day")
-            .is_some_and(|field| !field.value.is_const())
-    );
+    assert!(spec.payload.get("day").is_some_and(|field| !field.value.is_const()));
     assert_eq!(spec.misfire.grace, Some(Millis::from_hours(1)));
     assert_eq!(spec.start, Timestamp::parse("2025-12-31T23:00:00Z").ok());
-    assert_eq!(
-        spec.concurrency
-            .as_ref()
-            .map(|concurrency| *concurrency.limit),
-        Some(1)
-    );
-    assert_eq!(
-        spec.priority.map(noetl_types::limits::Priority::get),
-        Some(-100)
-    );
+    assert_eq!(spec.concurrency.as_ref().map(|concurrency| *concurrency.limit), Some(1));
+    assert_eq!(spec.priority.map(noetl_types::limits::Priority::get), Some(-100));
 }
 
 #[test]
@@ -202,10 +180,7 @@ fn minimal_subscription_has_defaults() {
     let spec = &subscription.spec;
     assert_eq!(
         spec.source,
-        MessageSource::Nats {
-            stream: "shop".into(),
-            consumer: "orders".into()
-        }
+        MessageSource::Nats { stream: "shop".into(), consumer: "orders".into() }
     );
     assert_eq!(spec.source.mode(), SourceMode::Pull);
     assert_eq!(spec.activation, ActivationMode::Continuous);
@@ -229,22 +204,14 @@ fn minimal_spool_has_defaults() {
     ));
     let spool = subscription.spec.spool.expect("a spool");
     assert_eq!(spool.mode, SpoolMode::Hybrid);
-    assert_eq!(
-        spool.store,
-        SpoolStore::LocalDisk {
-            path: "/var/spool".into()
-        }
-    );
+    assert_eq!(spool.store, SpoolStore::LocalDisk { path: "/var/spool".into() });
     assert_eq!(spool.ordering, MessageOrdering::PerKey);
     assert_eq!(spool.circuit, CircuitBreaker::default());
     assert_eq!(spool.circuit.trip_after, 5);
     assert_eq!(spool.circuit.probe_after, Millis::from_secs(30));
     assert_eq!(spool.circuit.probe_interval, Millis::from_secs(5));
     assert_eq!(spool.retention, SpoolRetention::default());
-    assert_eq!(
-        spool.retention.max_bytes,
-        noetl_types::ByteSize::from_gib(1)
-    );
+    assert_eq!(spool.retention.max_bytes, noetl_types::ByteSize::from_gib(1));
     assert_eq!(spool.drain.max_replay_attempts, 5);
     assert_eq!(spool.drain.on_recovery, OnRecovery::OrderedThenLive);
     assert_eq!(spool.hybrid_escalate_after, Millis::from_secs(30));
@@ -257,10 +224,7 @@ fn disabled_spool_equals_no_spool() {
         parse_subscription(&nats_spec(""))
     );
     let disabled = "spool: { mode: off, backend: s3, bucket: later, ordering: global }";
-    assert_eq!(
-        parse_subscription(&nats_spec(disabled)),
-        parse_subscription(&nats_spec(""))
-    );
+    assert_eq!(parse_subscription(&nats_spec(disabled)), parse_subscription(&nats_spec("")));
 }
 
 /// Every key of the format, so that the round trip covers all of them.
@@ -339,17 +303,9 @@ const FULL_SUBSCRIPTIONS: [&str; 5] = [
 fn parses_full_subscriptions() {
     let [nats, kafka, pubsub, push, webhook] = FULL_SUBSCRIPTIONS.map(parse_subscription);
     assert_eq!(nats.spec.poll_timeout(), Millis::from_ms(2500));
-    assert_eq!(
-        nats.spec.connection.auth.as_ref().map(|auth| &***auth),
-        Some("nats_shop")
-    );
-    let controls: Vec<_> = nats
-        .spec
-        .headers
-        .directives
-        .iter()
-        .map(|directive| directive.controls)
-        .collect();
+    assert_eq!(nats.spec.connection.auth.as_ref().map(|auth| &***auth), Some("nats_shop"));
+    let controls: Vec<_> =
+        nats.spec.headers.directives.iter().map(|directive| directive.controls).collect();
     let all: Vec<_> = DirectiveControl::WORDS
         .iter()
         .filter_map(|keyword| DirectiveControl::parse(keyword))
@@ -366,10 +322,7 @@ fn parses_full_subscriptions() {
     assert_eq!(pubsub.spec.source.mode(), SourceMode::Pull);
     assert_eq!(pubsub.spec.poll_timeout(), Millis::from_secs(5));
     assert_eq!(push.spec.source.mode(), SourceMode::Push);
-    assert_eq!(
-        push.spec.source.ingress().map(PushIngress::listener_name),
-        Some("audit")
-    );
+    assert_eq!(push.spec.source.ingress().map(PushIngress::listener_name), Some("audit"));
     assert_eq!(webhook.spec.source.kind(), SourceKind::Webhook);
     let ingress = webhook.spec.source.ingress().expect("an address");
     let MessageVerifier::HmacSha256 { tolerance, .. } = &ingress.verify else {
@@ -381,16 +334,10 @@ fn parses_full_subscriptions() {
 #[test]
 fn printed_document_parses_to_same_model() {
     let short = nats_spec("");
-    let stores = [
-        "nats_object, bucket: b",
-        "local_disk, path: /p",
-        "gcs, bucket: b",
-        "s3, bucket: b",
-    ];
+    let stores =
+        ["nats_object, bucket: b", "local_disk, path: /p", "gcs, bucket: b", "s3, bucket: b"];
     let spools = stores.map(|store| {
-        nats_spec(&format!(
-            "spool: {{ mode: buffer_and_ack, ordering: none, backend: {store} }}"
-        ))
+        nats_spec(&format!("spool: {{ mode: buffer_and_ack, ordering: none, backend: {store} }}"))
     });
     let bearer =
         "source: webhook\ningress: { gateway_path: /a/b, verify: { type: bearer, secret: s } }\n";
@@ -411,11 +358,7 @@ fn printed_document_parses_to_same_model() {
     ];
     let texts = subscriptions
         .map(|spec| build_document("Subscription", spec))
-        .chain(
-            schedules
-                .into_iter()
-                .map(|spec| build_document("Schedule", spec)),
-        );
+        .chain(schedules.into_iter().map(|spec| build_document("Schedule", spec)));
     for text in texts {
         let model = parse_clean(&text);
         let printed = to_yaml(&model).expect("a document that is printed");
@@ -425,11 +368,8 @@ fn printed_document_parses_to_same_model() {
 
 #[test]
 fn printing_omits_defaults() {
-    let printed = to_yaml(&parse_clean(&build_document(
-        "Subscription",
-        FULL_SUBSCRIPTIONS[1],
-    )))
-    .expect("yaml");
+    let printed = to_yaml(&parse_clean(&build_document("Subscription", FULL_SUBSCRIPTIONS[1])))
+        .expect("yaml");
     insta::assert_snapshot!("printed_subscription", printed);
     let short = to_yaml(&parse_clean(&build_document(
         "Schedule",
@@ -480,10 +420,7 @@ fn reports_mistakes_in_sources() {
         verify("type: hmac_sha256, header: X Sig, secret: s, tolerance_secs: 0"),
         verify("type: bearer, secret: s, audience: a, tolerence_secs: 5"),
         verify("type: pubsub_oidc, header: h"),
-        format!(
-            "{}runtime: {{ batch: 5, timeout_ms: 100 }}\n",
-            verify("type: bearer, secret: s")
-        ),
+        format!("{}runtime: {{ batch: 5, timeout_ms: 100 }}\n", verify("type: bearer, secret: s")),
     ];
     let specs: Vec<&str> = specs.iter().chain(&verifiers).map(String::as_str).collect();
     insta::assert_snapshot!(findings_report("Subscription", &specs));
@@ -564,10 +501,7 @@ fn reports_mistakes_in_spools() {
 #[test]
 fn reports_mistakes_in_envelope() {
     for (text, expected) in [
-        (
-            "kind: Schedule\nspec: {}",
-            "NP005@1:1 NP005@1:1 NP005@2:7 NP005@2:7",
-        ),
+        ("kind: Schedule\nspec: {}", "NP005@1:1 NP005@1:1 NP005@2:7 NP005@2:7"),
         (
             "apiVersion: noetl.io/v2\nkind: Schedule\nmetadata: { name: a }\nspec: { every: 5m, playbook: a }",
             "NP003@1:13",
@@ -581,10 +515,7 @@ fn reports_mistakes_in_envelope() {
             .diagnostics
             .iter()
             .map(|diagnostic| {
-                format!(
-                    "{}@{}:{}",
-                    diagnostic.code, diagnostic.line, diagnostic.column
-                )
+                format!("{}@{}:{}", diagnostic.code, diagnostic.line, diagnostic.column)
             })
             .collect();
         assert_eq!(findings.join(" "), expected, "{text}");
@@ -594,27 +525,18 @@ fn reports_mistakes_in_envelope() {
 /// Extensions that other installations do not support are reported if `portable` is set.
 #[test]
 fn portable_check_reports_extensions() {
-    let options = CheckOptions {
-        portable: true,
-        ..CheckOptions::default()
-    };
+    let options = CheckOptions { portable: true, ..CheckOptions::default() };
     let list_positions = |text: &str| -> Vec<String> {
         let diagnostics = check(text, &options).diagnostics;
         diagnostics
             .iter()
             .map(|diagnostic| {
-                format!(
-                    "{}@{}:{}",
-                    diagnostic.code, diagnostic.line, diagnostic.column
-                )
+                format!("{}@{}:{}", diagnostic.code, diagnostic.line, diagnostic.column)
             })
             .collect()
     };
     assert_eq!(
-        list_positions(&build_document(
-            "Schedule",
-            "every: 5m\nplaybook: a\npriority: 5"
-        )),
+        list_positions(&build_document("Schedule", "every: 5m\nplaybook: a\npriority: 5")),
         ["NP020@2:7"]
     );
     assert_eq!(
@@ -625,10 +547,7 @@ fn portable_check_reports_extensions() {
         list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[4])),
         ["NP020@8:74", "NP020@8:100"]
     );
-    assert_eq!(
-        list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[1])),
-        [""; 0]
-    );
+    assert_eq!(list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[1])), [""; 0]);
 }
 
 fn matches_schema(schema: &jsonschema::Validator, text: &str) -> bool {
@@ -657,10 +576,7 @@ fn schemas_accept_valid_and_reject_invalid_documents() {
         "spool: { mode: off, bukket: b }",
     ] {
         assert!(
-            !matches_schema(
-                &subscription,
-                &build_document("Subscription", &nats_spec(more))
-            ),
+            !matches_schema(&subscription, &build_document("Subscription", &nats_spec(more))),
             "{more}"
         );
     }
@@ -670,10 +586,7 @@ fn schemas_accept_valid_and_reject_invalid_documents() {
         "every: 5m\nplaybook: a",
         "cron: [\"@daily\"]\nplaybook: a\njitter: 5",
     ] {
-        assert!(
-            matches_schema(&schedule, &build_document("Schedule", spec)),
-            "{spec}"
-        );
+        assert!(matches_schema(&schedule, &build_document("Schedule", spec)), "{spec}");
     }
     for spec in [
         "playbook: a",
@@ -681,9 +594,6 @@ fn schemas_accept_valid_and_reject_invalid_documents() {
         "cron: []\nplaybook: a",
         "every: 5m",
     ] {
-        assert!(
-            !matches_schema(&schedule, &build_document("Schedule", spec)),
-            "{spec}"
-        );
+        assert!(!matches_schema(&schedule, &build_document("Schedule", spec)), "{spec}");
     }
 }

@@ -13,27 +13,15 @@ const MAX_CHECK_BYTES: u64 = 64 * 1024 * 1024;
 /// Checks a text and prints the resulting document within the memory limit.
 fn check_within_memory(text: &str) {
     let allocations = allocation_counter::measure(|| {
-        let checked = check(
-            text,
-            &CheckOptions {
-                portable: true,
-                ..CheckOptions::default()
-            },
-        );
+        let checked = check(text, &CheckOptions { portable: true, ..CheckOptions::default() });
         for diagnostic in &checked.diagnostics {
-            assert!(
-                diagnostic.line >= 1 && diagnostic.column >= 1,
-                "{diagnostic:?}"
-            );
+            assert!(diagnostic.line >= 1 && diagnostic.column >= 1, "{diagnostic:?}");
         }
         if let Some(document) = &checked.document
             && let Some(printed) = to_yaml(document)
         {
             let reparsed = check(&printed, &CheckOptions::default()).document;
-            assert!(
-                reparsed.as_ref() == Some(document),
-                "parses to a different model:\n{printed}"
-            );
+            assert!(reparsed.as_ref() == Some(document), "parses to a different model:\n{printed}");
         }
     });
     assert!(
@@ -46,15 +34,10 @@ fn check_within_memory(text: &str) {
 
 fn read_good_playbooks() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus/good");
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .expect("corpus")
-        .map(|entry| entry.expect("entry").path())
-        .collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("corpus").map(|entry| entry.expect("entry").path()).collect();
     files.sort();
-    files
-        .iter()
-        .map(|path| fs::read_to_string(path).expect("text"))
-        .collect()
+    files.iter().map(|path| fs::read_to_string(path).expect("text")).collect()
 }
 
 #[test]
@@ -106,9 +89,7 @@ fn survives_expansion_bombs() {
         })
         .collect();
     check_within_memory(&format!("{head}{steps}"));
-    let twice: String = (0..8_000)
-        .map(|_| "  - {step: s, tool: {kind: noop}}\n")
-        .collect();
+    let twice: String = (0..8_000).map(|_| "  - {step: s, tool: {kind: noop}}\n").collect();
     check_within_memory(&format!("{head}{twice}"));
 }
 
@@ -150,10 +131,8 @@ proptest! {
 fn error_after_many_warnings_still_rejects() {
     let head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n";
     let noise: Vec<String> = (0..600).map(|n| format!("noise_{n}: 1")).collect();
-    let text = format!(
-        "{head}{}\nworkflow: [{{step: a, tool: {{kind: pyhton}}}}]\n",
-        noise.join("\n")
-    );
+    let text =
+        format!("{head}{}\nworkflow: [{{step: a, tool: {{kind: pyhton}}}}]\n", noise.join("\n"));
     let checked = check(&text, &CheckOptions::default());
     assert_eq!(checked.diagnostics.len(), 500);
     assert_eq!(checked.omitted_count, 101);

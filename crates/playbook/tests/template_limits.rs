@@ -32,10 +32,7 @@ fn render_measured(text: &str, environment: &MapEnvironment) -> Result<Json, Ren
 
 fn exceeded_limit(text: &str, environment: &MapEnvironment) -> RenderLimit {
     match render_measured(text, environment) {
-        Err(RenderError {
-            kind: RenderErrorKind::Limit(limit),
-            ..
-        }) => limit,
+        Err(RenderError { kind: RenderErrorKind::Limit(limit), .. }) => limit,
         Err(error) => panic!("{text}: {error}"),
         Ok(_) => panic!("{text} should exceed a limit"),
     }
@@ -85,10 +82,7 @@ fn stops_memory_bombs() {
     for text in texts {
         let limit = exceeded_limit(text, &MapEnvironment::new());
         assert!(
-            matches!(
-                limit,
-                RenderLimit::Memory | RenderLimit::Output | RenderLimit::Fuel
-            ),
+            matches!(limit, RenderLimit::Memory | RenderLimit::Output | RenderLimit::Fuel),
             "{text}: {limit:?}"
         );
     }
@@ -113,11 +107,7 @@ fn stops_repeated_doubling() {
         ("{'a': 1}", "ns.x | items", "ns.x | length"),
     ] {
         // `items` of a list is an error, so this step wraps the list in a map.
-        let step = if step == "ns.x | items" {
-            "{'a': ns.x | items}"
-        } else {
-            step
-        };
+        let step = if step == "ns.x | items" { "{'a': ns.x | items}" } else { step };
         let text = doubling_template(200, start, step, end);
         let limit = exceeded_limit(&text, &MapEnvironment::new());
         assert!(
@@ -155,10 +145,7 @@ fn limits_count_shared_parts() {
         let text = doubling_template(40, "[1]", "[ns.x, ns.x]", end);
         let limit = exceeded_limit(&text, &MapEnvironment::new());
         assert!(
-            matches!(
-                limit,
-                RenderLimit::Fuel | RenderLimit::Output | RenderLimit::Memory
-            ),
+            matches!(limit, RenderLimit::Fuel | RenderLimit::Output | RenderLimit::Memory),
             "{text}: {limit:?}"
         );
     }
@@ -168,14 +155,9 @@ fn limits_count_shared_parts() {
 fn stops_repeated_scans_of_long_texts() {
     let big = Json::from("x".repeat(4_000_000));
     let twin = Json::from("x".repeat(4_000_000));
-    let limits = TemplateLimits {
-        fuel: 100_000,
-        ..TemplateLimits::default()
-    };
-    let environment = MapEnvironment::new()
-        .with_name("a", big)
-        .with_name("b", twin)
-        .with_limits(limits);
+    let limits = TemplateLimits { fuel: 100_000, ..TemplateLimits::default() };
+    let environment =
+        MapEnvironment::new().with_name("a", big).with_name("b", twin).with_limits(limits);
     for text in [
         "{{ ([a, b] * 1000) | sort(case_sensitive=true) | length }}",
         "{{ ([a, b] * 1000) | unique(case_sensitive=true) | length }}",
@@ -189,10 +171,7 @@ fn stops_repeated_scans_of_long_texts() {
         "{% for i in range(1000) %}{{ (a | sha256)[0] }}{% endfor %}",
     ] {
         let limit = exceeded_limit(text, &environment);
-        assert!(
-            matches!(limit, RenderLimit::Fuel | RenderLimit::Memory),
-            "{text}: {limit:?}"
-        );
+        assert!(matches!(limit, RenderLimit::Fuel | RenderLimit::Memory), "{text}: {limit:?}");
     }
 }
 
@@ -214,25 +193,16 @@ fn evaluation_is_limited_by_fuel() {
             "{text}"
         );
     }
+    assert_eq!(exceeded_limit("{{ range(100001) }}", &MapEnvironment::new()), RenderLimit::Range);
     assert_eq!(
-        exceeded_limit("{{ range(100001) }}", &MapEnvironment::new()),
-        RenderLimit::Range
-    );
-    assert_eq!(
-        exceeded_limit(
-            "{{ range(0, 18446744073709551615) }}",
-            &MapEnvironment::new()
-        ),
+        exceeded_limit("{{ range(0, 18446744073709551615) }}", &MapEnvironment::new()),
         RenderLimit::Range
     );
 }
 
 #[test]
 fn limits_are_configurable() {
-    let limits = TemplateLimits {
-        fuel: 50,
-        ..TemplateLimits::default()
-    };
+    let limits = TemplateLimits { fuel: 50, ..TemplateLimits::default() };
     let environment = MapEnvironment::new().with_limits(limits);
     assert_eq!(
         exceeded_limit("{% for i in range(100) %}{% endfor %}", &environment),
@@ -240,62 +210,30 @@ fn limits_are_configurable() {
     );
     assert!(render_measured("{{ 1 + 1 }}", &environment).is_ok());
 
-    let limits = TemplateLimits {
-        output: 10,
-        ..TemplateLimits::default()
-    };
-    let environment = MapEnvironment::new()
-        .with_limits(limits)
-        .with_name("x", Json::from("12345678901"));
-    assert_eq!(
-        exceeded_limit("{{ 'x' * 11 }}", &environment),
-        RenderLimit::Output
-    );
-    assert_eq!(
-        exceeded_limit("a{{ 'x' * 10 }}", &environment),
-        RenderLimit::Output
-    );
-    assert_eq!(
-        exceeded_limit("{{ [x] }}", &environment),
-        RenderLimit::Output
-    );
+    let limits = TemplateLimits { output: 10, ..TemplateLimits::default() };
+    let environment =
+        MapEnvironment::new().with_limits(limits).with_name("x", Json::from("12345678901"));
+    assert_eq!(exceeded_limit("{{ 'x' * 11 }}", &environment), RenderLimit::Output);
+    assert_eq!(exceeded_limit("a{{ 'x' * 10 }}", &environment), RenderLimit::Output);
+    assert_eq!(exceeded_limit("{{ [x] }}", &environment), RenderLimit::Output);
     assert!(render_measured("{{ 'x' * 10 }}", &environment).is_ok());
     // Values of the environment do not count as output of the template.
     assert!(render_measured("{{ x }}", &environment).is_ok());
 
-    let limits = TemplateLimits {
-        range: 3,
-        ..TemplateLimits::default()
-    };
+    let limits = TemplateLimits { range: 3, ..TemplateLimits::default() };
     let environment = MapEnvironment::new().with_limits(limits);
-    assert_eq!(
-        exceeded_limit("{{ range(4) }}", &environment),
-        RenderLimit::Range
-    );
+    assert_eq!(exceeded_limit("{{ range(4) }}", &environment), RenderLimit::Range);
     assert!(render_measured("{{ range(3) }}", &environment).is_ok());
 
-    let limits = TemplateLimits {
-        nesting: 2,
-        ..TemplateLimits::default()
-    };
-    let environment = MapEnvironment::new()
-        .with_limits(limits)
-        .with_name("x", Json::list([Json::list([])]));
-    assert_eq!(
-        exceeded_limit("{{ [x] }}", &environment),
-        RenderLimit::Nesting
-    );
+    let limits = TemplateLimits { nesting: 2, ..TemplateLimits::default() };
+    let environment =
+        MapEnvironment::new().with_limits(limits).with_name("x", Json::list([Json::list([])]));
+    assert_eq!(exceeded_limit("{{ [x] }}", &environment), RenderLimit::Nesting);
     assert!(render_measured("{{ [x[0]] }}", &environment).is_ok());
 
-    let limits = TemplateLimits {
-        memory: 1000,
-        ..TemplateLimits::default()
-    };
+    let limits = TemplateLimits { memory: 1000, ..TemplateLimits::default() };
     let environment = MapEnvironment::new().with_limits(limits);
-    assert_eq!(
-        exceeded_limit("{{ [1] * 100 }}", &environment),
-        RenderLimit::Memory
-    );
+    assert_eq!(exceeded_limit("{{ [1] * 100 }}", &environment), RenderLimit::Memory);
 }
 
 #[test]
@@ -309,10 +247,7 @@ fn allows_large_results_within_limits() {
     let environment = MapEnvironment::new().with_name("rows", rows);
     let text =
         "{{ rows | selectattr('id', 'odd') | map(attribute='id') | sort(reverse=true) | first }}";
-    assert_eq!(
-        render_measured(text, &environment).unwrap(),
-        Json::from(49_999)
-    );
+    assert_eq!(render_measured(text, &environment).unwrap(), Json::from(49_999));
     assert_eq!(
         render_measured("{{ rows | tojson | fromjson | length }}", &environment).unwrap(),
         Json::from(50_000)
@@ -321,15 +256,8 @@ fn allows_large_results_within_limits() {
 
 /// Runs a closure on a small stack. Unoptimized builds need a larger one.
 fn run_on_small_stack(run: impl FnOnce() + Send + 'static) {
-    let bytes = if cfg!(debug_assertions) {
-        1 << 21
-    } else {
-        1 << 19
-    };
-    let thread = std::thread::Builder::new()
-        .stack_size(bytes)
-        .spawn(run)
-        .unwrap();
+    let bytes = if cfg!(debug_assertions) { 1 << 21 } else { 1 << 19 };
+    let thread = std::thread::Builder::new().stack_size(bytes).spawn(run).unwrap();
     thread.join().unwrap();
 }
 
@@ -375,11 +303,7 @@ fn allows_nesting_up_to_limit() {
         format!("{}1", "not ".repeat(depth)),
         format!("{}1", "-".repeat(depth)),
         format!("{}1", "1 if false else ".repeat(depth)),
-        format!(
-            "{}1{}",
-            "(not 1 == 1 + 1 ~ 1 * 1 ** (".repeat(20),
-            "))".repeat(20)
-        ),
+        format!("{}1{}", "(not 1 == 1 + 1 ~ 1 * 1 ** (".repeat(20), "))".repeat(20)),
         format!("{}0{}", "[0][".repeat(depth), "]".repeat(depth)),
         format!("{}1{}", "1|d(".repeat(depth), ")".repeat(depth)),
     ];
@@ -390,16 +314,9 @@ fn allows_nesting_up_to_limit() {
             drop(template.render(&MapEnvironment::new()));
         }
         let blocks = 62;
-        let text = format!(
-            "{}x{}",
-            "{% if true %}".repeat(blocks),
-            "{% endif %}".repeat(blocks)
-        );
+        let text = format!("{}x{}", "{% if true %}".repeat(blocks), "{% endif %}".repeat(blocks));
         let template = Template::parse(&text, TemplatePlace::Run).unwrap();
-        assert_eq!(
-            template.render(&MapEnvironment::new()).unwrap().value,
-            Json::from("x")
-        );
+        assert_eq!(template.render(&MapEnvironment::new()).unwrap().value, Json::from("x"));
     });
 }
 
@@ -435,24 +352,15 @@ fn long_chains_use_little_stack() {
 fn rejects_long_expressions() {
     let text = format!("{{{{ 1{} }}}}", " + 1".repeat(5_000));
     let errors = Template::parse(&text, TemplatePlace::Run).unwrap_err();
-    assert_eq!(
-        errors[0].to_string(),
-        "expression has more than 10000 tokens"
-    );
+    assert_eq!(errors[0].to_string(), "expression has more than 10000 tokens");
     // This limit applies to each expression, not to the text.
     let text = "{{ 1 + 1 }}".repeat(10_000);
     assert!(Template::parse(&text, TemplatePlace::Run).is_ok());
     // The limit of the text is ten times as large.
     let errors = Template::parse(&text.repeat(3), TemplatePlace::Run).unwrap_err();
     assert_eq!(errors[0].to_string(), "text has more than 100000 tokens");
-    let limits = TemplateLimits {
-        tokens: 4,
-        ..TemplateLimits::default()
-    };
-    let options = ParseOptions {
-        limits,
-        ..ParseOptions::default()
-    };
+    let limits = TemplateLimits { tokens: 4, ..TemplateLimits::default() };
+    let options = ParseOptions { limits, ..ParseOptions::default() };
     assert!(Template::parse_with("{{ 1 + 1 }}", &options).is_ok());
     assert!(Template::parse_with("{{ 1 + 1 + 1 }}", &options).is_err());
     assert!(Template::parse_condition_with("1 + 1 + 1", &options).is_err());

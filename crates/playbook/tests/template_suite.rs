@@ -5,10 +5,7 @@
     clippy::unwrap_used,
     reason = "a test helper fails by panicking"
 )]
-#![expect(
-    clippy::too_many_lines,
-    reason = "a table is easier to read in one piece"
-)]
+#![expect(clippy::too_many_lines, reason = "a table is easier to read in one piece")]
 
 #[path = "template_suite/conditions.rs"]
 mod conditions;

@@ -39,10 +39,7 @@ async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
     store.register_definition(entry).await.unwrap();
     let runtime = Runtime::open(store, Arc::new(SystemClock), Settings::default());
     let runtime = runtime.await.unwrap();
-    let request = ExecuteRequest {
-        path: Some(path),
-        ..ExecuteRequest::default()
-    };
+    let request = ExecuteRequest { path: Some(path), ..ExecuteRequest::default() };
     let execution_id = runtime.execute(request).await.unwrap().execution_id;
     let mut commands = Vec::new();
     while commands.len() < MAX_EVENT_BATCH {
@@ -84,12 +81,6 @@ fn allocations_per_event_are_constant() {
     let (short, long) = (measure_batch(few), measure_batch(many));
     let ratio = (many / few) as u64;
     let figures = format!("{few} events {short:?}, {many} events {long:?}");
-    assert!(
-        2 * long.count_total < 3 * ratio * short.count_total,
-        "{figures}"
-    );
-    assert!(
-        2 * long.bytes_max < 3 * ratio * short.bytes_max,
-        "{figures}"
-    );
+    assert!(2 * long.count_total < 3 * ratio * short.count_total, "{figures}");
+    assert!(2 * long.bytes_max < 3 * ratio * short.bytes_max, "{figures}");
 }

@@ -53,10 +53,7 @@ fn load_corpus() -> Vec<CorpusLog> {
     let mut paths: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "jsonl")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .collect();
     paths.sort();
     paths
@@ -71,10 +68,8 @@ fn load_corpus() -> Vec<CorpusLog> {
 
 fn parse_log(name: String, text: &str, number: i64) -> CorpusLog {
     let mut reader = LogReader::default();
-    let mut records: Vec<EventRecord> = text
-        .lines()
-        .filter_map(|line| reader.read(line).unwrap())
-        .collect();
+    let mut records: Vec<EventRecord> =
+        text.lines().filter_map(|line| reader.read(line).unwrap()).collect();
     records.sort_by_key(|record| record.seq);
     records.dedup_by_key(|record| record.seq);
     // All runs of the simulator have the same id.
@@ -85,21 +80,12 @@ fn parse_log(name: String, text: &str, number: i64) -> CorpusLog {
     let live_checksums: Vec<_> = (1..=records.len())
         .map(|count| {
             let prefix = records[..count].to_vec();
-            fold_records(empty_state(id), prefix)
-                .unwrap()
-                .checksums()
-                .whole
+            fold_records(empty_state(id), prefix).unwrap().checksums().whole
         })
         .collect();
     let checksum = *live_checksums.last().unwrap();
     let events = records.into_iter().map(|record| record.event).collect();
-    CorpusLog {
-        name,
-        id,
-        events,
-        checksum,
-        live_checksums,
-    }
+    CorpusLog { name, id, events, checksum, live_checksums }
 }
 
 /// Appends the parts of a log, each one second after the previous one.
@@ -133,13 +119,7 @@ async fn append_parts(store: &dyn Store, id: ExecutionId, parts: &[&[NewEvent]])
             dedup: None,
             idempotency: None,
         };
-        head = store
-            .append_events(vec![append])
-            .await
-            .pop()
-            .unwrap()
-            .unwrap()
-            .head;
+        head = store.append_events(vec![append]).await.pop().unwrap().unwrap().head;
     }
 }
 
@@ -171,10 +151,7 @@ async fn replay_checksum(log: &dyn Store, id: ExecutionId) -> Digest {
 /// Checks that a replay at each event gives the live state after that event.
 async fn assert_replay_matches_live(store: &dyn Store, log: &CorpusLog, store_name: &str) {
     for (expected, seq) in log.live_checksums.iter().zip(1..) {
-        let query = ReplayQuery {
-            cutoff: ReplayCutoff::Position(seq),
-            ..ReplayQuery::new(log.id)
-        };
+        let query = ReplayQuery { cutoff: ReplayCutoff::Position(seq), ..ReplayQuery::new(log.id) };
         let folded = replay_log(store, &query).await.unwrap();
         let checksum = folded.state.checksums().whole;
         assert_eq!(checksum, *expected, "{} at {seq} on {store_name}", log.name);
@@ -192,14 +169,8 @@ async fn assert_corpus_replays(store: Arc<dyn Store>, logs: &[CorpusLog], store_
         // Half of the log, selected by seq and by time, is the same prefix.
         let half = i64::try_from(half).unwrap();
         let mut checksums = Vec::new();
-        for cutoff in [
-            ReplayCutoff::Position(half),
-            ReplayCutoff::Time(time_at_seconds(1)),
-        ] {
-            let query = ReplayQuery {
-                cutoff,
-                ..ReplayQuery::new(log.id)
-            };
+        for cutoff in [ReplayCutoff::Position(half), ReplayCutoff::Time(time_at_seconds(1))] {
+            let query = ReplayQuery { cutoff, ..ReplayQuery::new(log.id) };
             let folded = replay_log(&*store, &query).await.unwrap();
             assert_eq!(folded.state.version().get(), half, "{}", log.name);
             checksums.push(folded.state.checksums());
@@ -261,12 +232,7 @@ async fn corpus_replays_on_postgres_in_all_zones_and_locales() {
                     ..ReplayQuery::new(log.id)
                 };
                 let folded = replay_log(&*store, &query).await.unwrap();
-                assert_eq!(
-                    folded.state.version().get(),
-                    1,
-                    "{} on {store_name}",
-                    log.name
-                );
+                assert_eq!(folded.state.version().get(), 1, "{} on {store_name}", log.name);
             }
         }
     }
@@ -299,27 +265,18 @@ async fn time_selects_log_prefix() {
         (time_at_seconds(3), 3),
         (time_at_seconds(4_000), 3),
     ] {
-        let query = ReplayQuery {
-            cutoff: ReplayCutoff::Time(time),
-            ..ReplayQuery::new(id)
-        };
+        let query = ReplayQuery { cutoff: ReplayCutoff::Time(time), ..ReplayQuery::new(id) };
         let folded = replay_log(&*store, &query).await.unwrap();
         assert_eq!(folded.state.version().get(), expected, "at {time}");
     }
 }
 
 fn snapshot_key() -> SnapshotKey {
-    SnapshotKey {
-        kind: "replay_state".into(),
-        fold_version: REPLAY_FOLD_VERSION,
-    }
+    SnapshotKey { kind: "replay_state".into(), fold_version: REPLAY_FOLD_VERSION }
 }
 
 async fn open_runtime(store: &Arc<dyn Store>) -> Runtime {
-    let settings = Settings {
-        snapshot_min_events: 20,
-        ..Settings::default()
-    };
+    let settings = Settings { snapshot_min_events: 20, ..Settings::default() };
     let opened = Runtime::open(Arc::clone(store), Arc::new(SystemClock), settings);
     opened.await.unwrap()
 }
@@ -338,20 +295,11 @@ async fn replay_writes_and_uses_snapshots() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     append_parts(&*store, id, &[&heartbeat_events(id, 60)]).await;
     let runtime = open_runtime(&store).await;
-    let query = ReplayQuery {
-        cutoff: ReplayCutoff::Position(40),
-        ..ReplayQuery::new(id)
-    };
+    let query = ReplayQuery { cutoff: ReplayCutoff::Position(40), ..ReplayQuery::new(id) };
     let first = runtime.replay_state(query.clone()).await.unwrap();
     assert_eq!(first.replay_snapshot, None);
     let end = ExecutionVersion::new(60).unwrap();
-    while store
-        .as_ref()
-        .find_snapshot(id, &snapshot_key(), end)
-        .await
-        .unwrap()
-        .is_none()
-    {
+    while store.as_ref().find_snapshot(id, &snapshot_key(), end).await.unwrap().is_none() {
         tokio::task::yield_now().await;
     }
     let again = runtime.replay_state(query).await.unwrap();
@@ -361,15 +309,9 @@ async fn replay_writes_and_uses_snapshots() {
     assert_eq!(*seed.aggregate_id, format!("execution/{id}/all"));
     assert_eq!((again.checksum, again.state), (first.checksum, first.state));
     // A snapshot after the requested position is not used.
-    let before = ReplayQuery {
-        cutoff: ReplayCutoff::Position(39),
-        ..ReplayQuery::new(id)
-    };
+    let before = ReplayQuery { cutoff: ReplayCutoff::Position(39), ..ReplayQuery::new(id) };
     let before = runtime.replay_state(before).await.unwrap();
-    assert_eq!(
-        (before.replay_snapshot, before.state.event_count),
-        (None, 39)
-    );
+    assert_eq!((before.replay_snapshot, before.state.event_count), (None, 39));
     let whole = runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
     assert_eq!(whole.replay_snapshot.unwrap().version, 40);
     assert_eq!(whole.state.event_count, 60);
@@ -395,16 +337,10 @@ async fn replay_writes_intermediate_snapshots() {
         (6_500, Some(6_000)),
         (7_000, Some(7_000)),
     ] {
-        let query = ReplayQuery {
-            cutoff: ReplayCutoff::Position(position),
-            ..ReplayQuery::new(id)
-        };
+        let query =
+            ReplayQuery { cutoff: ReplayCutoff::Position(position), ..ReplayQuery::new(id) };
         let folded = replay_log(&*store, &query).await.unwrap();
-        assert_eq!(
-            folded.seed.as_ref().map(|snapshot| snapshot.version),
-            seed,
-            "{position}"
-        );
+        assert_eq!(folded.seed.as_ref().map(|snapshot| snapshot.version), seed, "{position}");
         let mut all = empty_state(id);
         let page = noetl_store::LogPageLimit::clamped(u32::try_from(position).unwrap());
         let mut after = ExecutionVersion::EMPTY;
@@ -432,17 +368,8 @@ async fn damaged_snapshots_are_skipped() {
     ] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         append_parts(&*store, id, &[&heartbeat_events(id, 10)]).await;
-        let head = LogHead {
-            version: ExecutionVersion::new(5).unwrap(),
-            ..LogHead::START
-        };
-        let snapshot = Snapshot {
-            execution_id: id,
-            key: snapshot_key(),
-            head,
-            state,
-            checksum,
-        };
+        let head = LogHead { version: ExecutionVersion::new(5).unwrap(), ..LogHead::START };
+        let snapshot = Snapshot { execution_id: id, key: snapshot_key(), head, state, checksum };
         store.write_snapshot(snapshot).await.unwrap();
         let folded = replay_log(&*store, &ReplayQuery::new(id)).await.unwrap();
         assert!(folded.seed.is_none());

@@ -1,10 +1,6 @@
 //! Executions through the runtime from start to end, despite failures.
 
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -61,10 +57,7 @@ impl TestServer {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        self.store
-            .register_definition(entry)
-            .await
-            .expect("registered");
+        self.store.register_definition(entry).await.expect("registered");
     }
 
     async fn execute(&self, path: &str, wait_ms: u64) -> (ExecutionId, Option<ExecutionResult>) {
@@ -78,10 +71,7 @@ impl TestServer {
     }
 
     async fn lease_commands(&self, worker: &str, max: i64, wait_ms: u64) -> Vec<LeasedCommand> {
-        let response = self
-            .runtime
-            .lease_commands(lease_request(worker, max, wait_ms))
-            .await;
+        let response = self.runtime.lease_commands(lease_request(worker, max, wait_ms)).await;
         response.expect("leased").commands
     }
 
@@ -90,11 +80,8 @@ impl TestServer {
         let runtime = self.runtime.clone();
         tokio::spawn(async move {
             loop {
-                let mut commands = runtime
-                    .lease_commands(lease_request(name, 8, 1_000))
-                    .await
-                    .unwrap()
-                    .commands;
+                let mut commands =
+                    runtime.lease_commands(lease_request(name, 8, 1_000)).await.unwrap().commands;
                 while !commands.is_empty() {
                     let reports = commands.iter().map(completed_report).collect();
                     let request = report_request(name, reports, Some(8));
@@ -202,9 +189,7 @@ async fn parallel_loop_collects_all_results() {
     let (_, outcome) = server.execute("loop", LONG_WAIT_MS).await;
     let result = outcome.unwrap().result.unwrap();
     let results = result.get("results").and_then(Json::as_list).unwrap();
-    let indices = results
-        .iter()
-        .map(|item| item.get("index").unwrap().as_u64().unwrap());
+    let indices = results.iter().map(|item| item.get("index").unwrap().as_u64().unwrap());
     assert_eq!(indices.collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
 }
 
@@ -222,11 +207,7 @@ async fn report_returns_next_command() {
         assert_eq!(commands[0].node_name.as_str(), next);
         assert_eq!(commands[0].attempt, 1);
     }
-    assert_eq!(
-        server.lease_commands("w2", 1, 0).await,
-        [],
-        "it is leased already"
-    );
+    assert_eq!(server.lease_commands("w2", 1, 0).await, [], "it is leased already");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,20 +217,10 @@ async fn repeated_report_counts_once() {
     server.execute("line", 0).await;
     let command = server.lease_commands("w1", 1, 0).await.remove(0);
     let reports = vec![completed_report(&command), completed_report(&command)];
-    let response = server
-        .runtime
-        .process_reports(report_request("w1", reports, None))
-        .await
-        .unwrap();
-    let statuses: Vec<_> = response
-        .results
-        .iter()
-        .map(|result| result.status)
-        .collect();
-    assert_eq!(
-        statuses,
-        [ReportDisposition::Accepted, ReportDisposition::Duplicate]
-    );
+    let response =
+        server.runtime.process_reports(report_request("w1", reports, None)).await.unwrap();
+    let statuses: Vec<_> = response.results.iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [ReportDisposition::Accepted, ReportDisposition::Duplicate]);
 }
 
 /// The run's state drops the commands of a finished loop.
@@ -274,10 +245,7 @@ async fn repeated_report_after_loop_end_is_duplicate() {
             assert_eq!(response.results[0].status, status);
         }
     }
-    let failed = CommandReport {
-        status: ReportStatus::Failed,
-        ..completed_report(&commands[0])
-    };
+    let failed = CommandReport { status: ReportStatus::Failed, ..completed_report(&commands[0]) };
     let other = report_request("w1", vec![failed], None);
     let response = server.runtime.process_reports(other).await.unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Ignored);
@@ -293,11 +261,8 @@ async fn rejects_report_without_lease() {
         lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
         ..completed_report(&command)
     };
-    let response = server
-        .runtime
-        .process_reports(report_request("w2", vec![forged], None))
-        .await
-        .unwrap();
+    let response =
+        server.runtime.process_reports(report_request("w2", vec![forged], None)).await.unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Ignored);
     assert_eq!(response.results[0].code, Some(ErrorCode::NotLeaseHolder));
     let response = server
@@ -313,20 +278,14 @@ async fn rejects_report_without_lease() {
 async fn delayed_run_starts_on_other_server() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let first = start_server_on(Arc::clone(&store), Settings::default()).await;
-    first
-        .register_playbook("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
-        .await;
+    first.register_playbook("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n").await;
     let start_at = SystemClock.now().saturating_add(Millis::from_ms(300));
     let delayed = |start_at| ExecuteRequest {
         path: Some(PlaybookPath::new("one").unwrap()),
         start_at: Some(start_at),
         ..ExecuteRequest::default()
     };
-    let started = first
-        .runtime
-        .execute(delayed(start_at))
-        .await
-        .expect("started");
+    let started = first.runtime.execute(delayed(start_at)).await.expect("started");
     assert_eq!(started.commands_generated, 0);
     let hour = Millis::from_secs(3600);
     let later = delayed(start_at.saturating_add(hour));
@@ -338,31 +297,18 @@ async fn delayed_run_starts_on_other_server() {
     let end = second.runtime.wait_for_end(started.execution_id, timeout);
     let end = end.await.expect("known").expect("it ends");
     assert_eq!(end.status, ExecutionStatus::Completed);
-    let log = store.read_events(
-        started.execution_id,
-        ExecutionVersion::EMPTY,
-        LogPageLimit::MAX,
-    );
+    let log = store.read_events(started.execution_id, ExecutionVersion::EMPTY, LogPageLimit::MAX);
     let log = log.await.expect("a log");
     let entered = log.iter().map(|event| &event.record.event);
     let mut entered =
         entered.filter(|event| event.event_type.known_type() == Some(EventType::StepEnter));
     assert!(entered.all(|event| event.event_time >= start_at));
     // The other run is pending and can be cancelled.
-    let row = store
-        .find_execution(later.execution_id)
-        .await
-        .unwrap()
-        .unwrap();
+    let row = store.find_execution(later.execution_id).await.unwrap().unwrap();
     assert_eq!(row.view.status, ExecutionStatus::Pending);
     let cancel = CancelRequest::default();
-    let cancelled = second
-        .runtime
-        .cancel_execution(later.execution_id, None, cancel);
-    assert_eq!(
-        cancelled.await.unwrap().cancelled_executions,
-        [later.execution_id]
-    );
+    let cancelled = second.runtime.cancel_execution(later.execution_id, None, cancel);
+    assert_eq!(cancelled.await.unwrap().cancelled_executions, [later.execution_id]);
     worker.abort();
 }
 
@@ -372,11 +318,7 @@ async fn cancel_revokes_leases() {
     server.register_playbook("one", ONE_STEP).await;
     let (execution_id, _) = server.execute("one", 0).await;
     let command = server.lease_commands("w1", 1, 0).await.remove(0);
-    let cancel = || {
-        server
-            .runtime
-            .cancel_execution(execution_id, None, CancelRequest::default())
-    };
+    let cancel = || server.runtime.cancel_execution(execution_id, None, CancelRequest::default());
     assert_eq!(cancel().await.unwrap().cancelled_executions, [execution_id]);
     assert_eq!(cancel().await.unwrap().cancelled_executions, [], "again");
     let renewed = server
@@ -421,20 +363,13 @@ async fn two_servers_share_a_store() {
             .unwrap();
         assert_eq!(response.results[0].status, ReportDisposition::Accepted);
     }
-    let outcome = first
-        .runtime
-        .wait_for_end(execution_id, Duration::from_secs(20))
-        .await
-        .unwrap();
+    let outcome = first.runtime.wait_for_end(execution_id, Duration::from_secs(20)).await.unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_is_granted_again() {
-    let settings = Settings {
-        lease_duration: Millis::from_ms(50),
-        ..Settings::default()
-    };
+    let settings = Settings { lease_duration: Millis::from_ms(50), ..Settings::default() };
     let server = start_server_on(Arc::new(MemoryStore::new()), settings).await;
     server.register_playbook("one", ONE_STEP).await;
     let (execution_id, _) = server.execute("one", 0).await;
@@ -454,11 +389,7 @@ async fn expired_lease_is_granted_again() {
         .await
         .unwrap();
     assert_eq!(done.results[0].status, ReportDisposition::Accepted);
-    let outcome = server
-        .runtime
-        .wait_for_end(execution_id, Duration::from_secs(20))
-        .await
-        .unwrap();
+    let outcome = server.runtime.wait_for_end(execution_id, Duration::from_secs(20)).await.unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
@@ -479,10 +410,8 @@ async fn concurrent_polls_do_not_miss_commands() {
     let server = start_server_on(store, Settings::default()).await;
     server.register_playbook("one", ONE_STEP).await;
     server.execute("one", 0).await;
-    let (first, second) = tokio::join!(
-        server.lease_commands("w1", 2, 0),
-        server.lease_commands("w2", 2, 0)
-    );
+    let (first, second) =
+        tokio::join!(server.lease_commands("w1", 2, 0), server.lease_commands("w2", 2, 0));
     assert_eq!((first.len(), second.len()), (1, 0));
     assert_eq!(
         lease_calls.load(Ordering::Relaxed),
@@ -502,9 +431,7 @@ fn store_failing_once(
     let plan = Box::new(move |called| {
         let is_due = called == method
             && countdown
-                .try_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-                    count.checked_sub(1)
-                })
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1))
                 .is_ok_and(|count| count == 1);
         if is_due { fault } else { Fault::None }
     });
@@ -523,12 +450,7 @@ async fn server_that_cannot_catch_up_rejects_nothing() {
     second.execute("line", 0).await;
     let start = first.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
     let request = report_request("w1", vec![completed_report(&start)], Some(1));
-    let next = first
-        .runtime
-        .process_reports(request)
-        .await
-        .unwrap()
-        .commands;
+    let next = first.runtime.process_reports(request).await.unwrap().commands;
     armed.store(1, Ordering::Relaxed);
     let send = || report_request("w1", vec![completed_report(&next[0])], None);
     let unsure = second.runtime.process_reports(send()).await.unwrap();
@@ -589,12 +511,7 @@ workflow:
 /// Waits until no follow-ups are pending.
 async fn wait_for_follow_ups(memory: &MemoryStore) {
     let limit = noetl_types::limits::PageLimit::MAX;
-    while !memory
-        .list_due_follow_ups(Timestamp::MAX, limit)
-        .await
-        .unwrap()
-        .is_empty()
-    {
+    while !memory.list_due_follow_ups(Timestamp::MAX, limit).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
 }
@@ -624,8 +541,5 @@ async fn slot_delivered_twice_is_kept() {
     };
     let slots = memory.list_slots(selector, limit).await.unwrap();
     let states: Vec<_> = slots.iter().map(|slot| slot.state).collect();
-    assert!(
-        matches!(states[..], [SlotState::Held { .. }, SlotState::Waiting]),
-        "{states:?}"
-    );
+    assert!(matches!(states[..], [SlotState::Held { .. }, SlotState::Waiting]), "{states:?}");
 }

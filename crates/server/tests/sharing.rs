@@ -1,10 +1,6 @@
 //! Coordination between runs through the runtime: waits, children, slots, caches and reserved keys.
 
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,15 +30,8 @@ struct TestServer {
 
 async fn start_server() -> TestServer {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let opened = Runtime::open(
-        Arc::clone(&store),
-        Arc::new(SystemClock),
-        Settings::default(),
-    );
-    let server = TestServer {
-        runtime: opened.await.expect("a runtime"),
-        store,
-    };
+    let opened = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), Settings::default());
+    let server = TestServer { runtime: opened.await.expect("a runtime"), store };
     server.spawn_worker();
     server
 }
@@ -62,10 +51,7 @@ impl TestServer {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        self.store
-            .register_definition(entry)
-            .await
-            .expect("registered");
+        self.store.register_definition(entry).await.expect("registered");
     }
 
     /// A worker that completes every command with its step name.
@@ -87,10 +73,7 @@ impl TestServer {
     }
 
     async fn start_run(&self, path: &str) -> ExecutionId {
-        self.execute(execute_request(path))
-            .await
-            .unwrap()
-            .execution_id
+        self.execute(execute_request(path)).await.unwrap().execution_id
     }
 
     async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteResponse, RuntimeError> {
@@ -98,11 +81,7 @@ impl TestServer {
     }
 
     async fn wait_for_end(&self, run: ExecutionId) -> ExecutionResult {
-        let end = self
-            .runtime
-            .wait_for_end(run, TEST_TIMEOUT)
-            .await
-            .expect("known");
+        let end = self.runtime.wait_for_end(run, TEST_TIMEOUT).await.expect("known");
         end.expect("it ends")
     }
 
@@ -113,14 +92,9 @@ impl TestServer {
     }
 
     async fn event_types(&self, run: ExecutionId) -> Vec<EventType> {
-        let events = self
-            .store
-            .read_events(run, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-            .await;
+        let events = self.store.read_events(run, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
         let events = events.expect("events").into_iter();
-        events
-            .filter_map(|event| event.record.event.event_type.known_type())
-            .collect()
+        events.filter_map(|event| event.record.event.event_type.known_type()).collect()
     }
 
     /// Waits until the log of a run contains an event of this type.
@@ -128,9 +102,7 @@ impl TestServer {
         let mut seen = self.event_types(run).await;
         while !seen.contains(&event_type) {
             let version = ExecutionVersion::new(i64::try_from(seen.len()).unwrap()).unwrap();
-            self.runtime
-                .wait_for_events(run, version, TEST_TIMEOUT)
-                .await;
+            self.runtime.wait_for_events(run, version, TEST_TIMEOUT).await;
             seen = self.event_types(run).await;
         }
     }
@@ -166,11 +138,7 @@ impl TestServer {
     async fn wait_for_child(&self, run: ExecutionId) -> ExecutionId {
         let limit = noetl_types::limits::PageLimit::MAX;
         loop {
-            let children = self
-                .store
-                .list_open_children(run, None, limit)
-                .await
-                .unwrap();
+            let children = self.store.list_open_children(run, None, limit).await.unwrap();
             match children.first() {
                 Some(child) => return child.execution_id,
                 None => tokio::task::yield_now().await,
@@ -182,23 +150,14 @@ impl TestServer {
     async fn wait_for_follow_ups(&self) {
         let later = Timestamp::parse("2199-01-01T00:00:00Z").unwrap();
         let limit = noetl_types::limits::PageLimit::MAX;
-        while !self
-            .store
-            .list_due_follow_ups(later, limit)
-            .await
-            .unwrap()
-            .is_empty()
-        {
+        while !self.store.list_due_follow_ups(later, limit).await.unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
     }
 }
 
 fn execute_request(path: &str) -> ExecuteRequest {
-    ExecuteRequest {
-        path: Some(PlaybookPath::new(path).unwrap()),
-        ..ExecuteRequest::default()
-    }
+    ExecuteRequest { path: Some(PlaybookPath::new(path).unwrap()), ..ExecuteRequest::default() }
 }
 
 fn lease_request() -> LeaseRequest {
@@ -219,10 +178,7 @@ fn completed_report(command: &LeasedCommand) -> CommandReport {
         attempt: command.attempt,
         lease_token: command.lease_token,
         status: ReportStatus::Completed,
-        result: Some(Json::object([(
-            "step",
-            Json::from(command.node_name.as_str()),
-        )])),
+        result: Some(Json::object([("step", Json::from(command.node_name.as_str()))])),
         labels: None,
         onward: None,
         set: JsonMap::new(),
@@ -261,16 +217,8 @@ async fn sleep_step_wakes_up() {
     let body = "workflow:\n  - {step: nap, tool: {kind: sleep, for: 50ms}, next: {arcs: [{step: up}]}}\n  - {step: up, tool: {kind: noop}}\n";
     server.register_playbook(1, "nap", body).await;
     let run = server.start_run("nap").await;
-    assert_eq!(
-        json_field(&server.wait_for_result(run).await, "step"),
-        Json::from("up")
-    );
-    assert!(
-        server
-            .event_types(run)
-            .await
-            .contains(&EventType::TimerFired)
-    );
+    assert_eq!(json_field(&server.wait_for_result(run).await, "step"), Json::from("up"));
+    assert!(server.event_types(run).await.contains(&EventType::TimerFired));
 }
 
 const WAIT_PLAYBOOK: &str = "workflow:\n  - {step: hold, tool: {kind: wait, signal: go, key: k, lookback: 1h, timeout: 1h}}\n";
@@ -280,19 +228,13 @@ async fn signal_is_delivered_before_and_after_wait() {
     let server = start_server().await;
     server.register_playbook(1, "hold", WAIT_PLAYBOOK).await;
     let run = server.start_run("hold").await;
-    let other = server
-        .runtime
-        .send_signal(run, None, signal_request("go", Some("x"), 1));
+    let other = server.runtime.send_signal(run, None, signal_request("go", Some("x"), 1));
     assert!(!other.await.unwrap().delivered);
-    let sent = server
-        .runtime
-        .send_signal(run, None, signal_request("go", Some("k"), 2));
+    let sent = server.runtime.send_signal(run, None, signal_request("go", Some("k"), 2));
     assert!(sent.await.unwrap().delivered);
     let result = server.wait_for_result(run).await;
     assert_eq!(json_field(&result, "payload.n"), Json::from(2));
-    let reserved = server
-        .runtime
-        .send_signal(run, None, signal_request("approval", None, 1));
+    let reserved = server.runtime.send_signal(run, None, signal_request("approval", None, 1));
     assert!(reserved.await.is_err());
 }
 
@@ -300,30 +242,18 @@ async fn signal_is_delivered_before_and_after_wait() {
 async fn broadcast_reaches_open_and_later_waits() {
     let server = start_server().await;
     server.register_playbook(1, "hold", WAIT_PLAYBOOK).await;
-    let waiting = [
-        server.start_run("hold").await,
-        server.start_run("hold").await,
-    ];
+    let waiting = [server.start_run("hold").await, server.start_run("hold").await];
     // Their lookback is over, so only the broadcast can reach them.
     server.wait_for_follow_ups().await;
-    let sent = server
-        .runtime
-        .broadcast_signal(None, signal_request("go", Some("k"), 7))
-        .await;
+    let sent = server.runtime.broadcast_signal(None, signal_request("go", Some("k"), 7)).await;
     let reached: BTreeSet<ExecutionId> = sent.unwrap().delivered.into_iter().collect();
     assert_eq!(reached, BTreeSet::from(waiting));
     for run in waiting {
-        assert_eq!(
-            json_field(&server.wait_for_result(run).await, "payload.n"),
-            Json::from(7)
-        );
+        assert_eq!(json_field(&server.wait_for_result(run).await, "payload.n"), Json::from(7));
     }
     // A later wait finds it by lookback.
     let late = server.start_run("hold").await;
-    assert_eq!(
-        json_field(&server.wait_for_result(late).await, "payload.n"),
-        Json::from(7)
-    );
+    assert_eq!(json_field(&server.wait_for_result(late).await, "payload.n"), Json::from(7));
     server.wait_for_follow_ups().await;
 }
 
@@ -333,12 +263,7 @@ async fn approval_follows_user_decision() {
     let body = "workflow:\n  - {step: ask, tool: {kind: approval, title: Ship it, quorum: 2}}\n";
     server.register_playbook(1, "ask", body).await;
     let run = server.start_run("ask").await;
-    let open = server
-        .runtime
-        .list_approvals(ApprovalsQuery::default())
-        .await
-        .unwrap()
-        .approvals;
+    let open = server.runtime.list_approvals(ApprovalsQuery::default()).await.unwrap().approvals;
     assert_eq!((open.len(), open[0].execution_id), (1, run));
     assert_eq!(open[0].title, Some(Json::from("Ship it")));
     let decide = |actor: &'static str| {
@@ -376,18 +301,12 @@ async fn parent_waits_for_child() {
     let one = "workflow:\n  - {step: only, tool: {kind: noop}}\n";
     server.register_playbook(2, "child", one).await;
     let run = server.start_run("parent").await;
-    assert_eq!(
-        json_field(&server.wait_for_result(run).await, "step"),
-        Json::from("last")
-    );
+    assert_eq!(json_field(&server.wait_for_result(run).await, "step"), Json::from("last"));
     server.wait_for_follow_ups().await;
     let missing = PARENT_PLAYBOOK.replace("child", "nowhere");
     server.register_playbook(3, "lonely", &missing).await;
     let run = server.start_run("lonely").await;
-    assert_eq!(
-        json_field(&server.wait_for_result(run).await, "step"),
-        Json::from("failed")
-    );
+    assert_eq!(json_field(&server.wait_for_result(run).await, "step"), Json::from("failed"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -397,17 +316,10 @@ async fn cancelling_parent_cancels_awaited_child() {
     server.register_playbook(2, "child", WAIT_PLAYBOOK).await;
     let run = server.start_run("parent").await;
     let child = server.wait_for_child(run).await;
-    let cancel = server
-        .runtime
-        .cancel_execution(run, None, CancelRequest::default());
+    let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run, child]);
-    assert_eq!(
-        server.wait_for_end(child).await.status,
-        ExecutionStatus::Cancelled
-    );
-    let again = server
-        .runtime
-        .cancel_execution(run, None, CancelRequest::default());
+    assert_eq!(server.wait_for_end(child).await.status, ExecutionStatus::Cancelled);
+    let again = server.runtime.cancel_execution(run, None, CancelRequest::default());
     assert_eq!(again.await.unwrap().cancelled_executions, []);
 }
 
@@ -415,19 +327,15 @@ async fn cancelling_parent_cancels_awaited_child() {
 async fn cancel_cascades_to_all_descendants_or_none() {
     let server = start_server().await;
     let top = PARENT_PLAYBOOK.replace("child", "middle");
-    for (id, path, text) in [
-        (1, "top", &*top),
-        (2, "middle", PARENT_PLAYBOOK),
-        (3, "child", WAIT_PLAYBOOK),
-    ] {
+    for (id, path, text) in
+        [(1, "top", &*top), (2, "middle", PARENT_PLAYBOOK), (3, "child", WAIT_PLAYBOOK)]
+    {
         server.register_playbook(id, path, text).await;
     }
     let run = server.start_run("top").await;
     let middle = server.wait_for_child(run).await;
     let lowest = server.wait_for_child(middle).await;
-    let cancel = server
-        .runtime
-        .cancel_execution(run, None, CancelRequest::default());
+    let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
     let cancelled = cancel.await.unwrap().cancelled_executions;
     assert_eq!(cancelled, [run, middle, lowest]);
     server.wait_for_follow_ups().await;
@@ -435,21 +343,13 @@ async fn cancel_cascades_to_all_descendants_or_none() {
     let run = server.start_run("top").await;
     let middle = server.wait_for_child(run).await;
     let lowest = server.wait_for_child(middle).await;
-    let without_cascade = CancelRequest {
-        cascade: Some(false),
-        ..CancelRequest::default()
-    };
+    let without_cascade = CancelRequest { cascade: Some(false), ..CancelRequest::default() };
     let cancel = server.runtime.cancel_execution(run, None, without_cascade);
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run]);
     // Runs that were not cancelled complete.
-    let sent = server
-        .runtime
-        .send_signal(lowest, None, signal_request("go", Some("k"), 1));
+    let sent = server.runtime.send_signal(lowest, None, signal_request("go", Some("k"), 1));
     assert!(sent.await.unwrap().delivered);
-    assert_eq!(
-        server.wait_for_end(middle).await.status,
-        ExecutionStatus::Completed
-    );
+    assert_eq!(server.wait_for_end(middle).await.status, ExecutionStatus::Completed);
     server.wait_for_follow_ups().await;
 }
 
@@ -466,19 +366,13 @@ async fn concurrency_limit_is_enforced() {
     while !remaining.is_empty() {
         let mut open = Vec::new();
         for run in &remaining {
-            if server
-                .event_types(*run)
-                .await
-                .contains(&EventType::StepEnter)
-            {
+            if server.event_types(*run).await.contains(&EventType::StepEnter) {
                 open.push(*run);
             }
         }
         assert!(open.len() <= 2, "{open:?}");
         for run in open {
-            let sent = server
-                .runtime
-                .send_signal(run, None, signal_request("go", None, 1));
+            let sent = server.runtime.send_signal(run, None, signal_request("go", None, 1));
             if sent.await.is_ok_and(|sent| sent.delivered) {
                 server.wait_for_result(run).await;
                 remaining.remove(&run);
@@ -494,9 +388,7 @@ const RUN_AND_STEP_LIMITS: &str = "concurrency: {key: all, limit: 2}\nworkflow:\
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn step_slot_is_granted_in_limited_runs() {
     let server = start_server().await;
-    server
-        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
-        .await;
+    server.register_playbook(1, "both", RUN_AND_STEP_LIMITS).await;
     let mut remaining = BTreeSet::new();
     for _ in 0..5 {
         remaining.insert(server.start_run("both").await);
@@ -504,19 +396,13 @@ async fn step_slot_is_granted_in_limited_runs() {
     while !remaining.is_empty() {
         let mut open = Vec::new();
         for run in &remaining {
-            if server
-                .event_types(*run)
-                .await
-                .contains(&EventType::StepEnter)
-            {
+            if server.event_types(*run).await.contains(&EventType::StepEnter) {
                 open.push(*run);
             }
         }
         assert!(open.len() <= 1, "{open:?}");
         for run in open {
-            let sent = server
-                .runtime
-                .send_signal(run, None, signal_request("go", None, 1));
+            let sent = server.runtime.send_signal(run, None, signal_request("go", None, 1));
             assert!(sent.await.unwrap().delivered);
             server.wait_for_result(run).await;
             remaining.remove(&run);
@@ -531,35 +417,21 @@ async fn step_slot_is_granted_in_limited_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_offered_during_pause_is_requested_again() {
     let server = start_server().await;
-    server
-        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
-        .await;
+    server.register_playbook(1, "both", RUN_AND_STEP_LIMITS).await;
     let first = server.start_run("both").await;
     server.wait_for_event(first, EventType::StepEnter).await;
     let second = server.start_run("both").await;
     server.wait_for_slot_request(second, "few").await;
     let control_request = noetl_api::execution::ControlRequest::default;
-    server
-        .runtime
-        .pause_execution(second, None, control_request())
-        .await
-        .unwrap();
-    let sent = server
-        .runtime
-        .send_signal(first, None, signal_request("go", None, 1));
+    server.runtime.pause_execution(second, None, control_request()).await.unwrap();
+    let sent = server.runtime.send_signal(first, None, signal_request("go", None, 1));
     assert!(sent.await.unwrap().delivered);
     server.wait_for_result(first).await;
     server.wait_for_follow_ups().await;
     server.wait_until_slots_free(&["few"]).await;
-    server
-        .runtime
-        .resume_execution(second, None, control_request())
-        .await
-        .unwrap();
+    server.runtime.resume_execution(second, None, control_request()).await.unwrap();
     server.wait_for_event(second, EventType::StepEnter).await;
-    let sent = server
-        .runtime
-        .send_signal(second, None, signal_request("go", None, 1));
+    let sent = server.runtime.send_signal(second, None, signal_request("go", None, 1));
     assert!(sent.await.unwrap().delivered);
     server.wait_for_result(second).await;
     server.wait_for_follow_ups().await;
@@ -569,17 +441,13 @@ async fn slot_offered_during_pause_is_requested_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_run_leaves_no_slot_request() {
     let server = start_server().await;
-    server
-        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
-        .await;
+    server.register_playbook(1, "both", RUN_AND_STEP_LIMITS).await;
     let first = server.start_run("both").await;
     server.wait_for_event(first, EventType::StepEnter).await;
     let second = server.start_run("both").await;
     server.wait_for_slot_request(second, "few").await;
     for run in [second, first] {
-        let cancel = server
-            .runtime
-            .cancel_execution(run, None, CancelRequest::default());
+        let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
         cancel.await.unwrap();
     }
     server.wait_for_follow_ups().await;
@@ -595,21 +463,13 @@ async fn overlap_policy_skips_or_replaces_runs() {
         )
     };
     server.register_playbook(1, "skip", &body("skip")).await;
-    server
-        .register_playbook(2, "oust", &body("cancel_previous"))
-        .await;
+    server.register_playbook(2, "oust", &body("cancel_previous")).await;
     let first = server.start_run("skip").await;
     server.wait_for_event(first, EventType::StepEnter).await;
     let second = server.start_run("skip").await;
-    assert_eq!(
-        server.wait_for_end(second).await.status,
-        ExecutionStatus::Cancelled
-    );
+    assert_eq!(server.wait_for_end(second).await.status, ExecutionStatus::Cancelled);
     let third = server.start_run("oust").await;
-    assert_eq!(
-        server.wait_for_end(first).await.status,
-        ExecutionStatus::Cancelled
-    );
+    assert_eq!(server.wait_for_end(first).await.status, ExecutionStatus::Cancelled);
     server.wait_for_event(third, EventType::StepEnter).await;
 }
 
@@ -623,21 +483,13 @@ async fn step_reuses_cached_result() {
     let result = server.wait_for_result(first).await;
     let second = server.start_run("costly").await;
     assert_eq!(server.wait_for_result(second).await, result);
-    assert!(
-        !server
-            .event_types(second)
-            .await
-            .contains(&EventType::CommandIssued)
-    );
+    assert!(!server.event_types(second).await.contains(&EventType::CommandIssued));
 }
 
 fn dedup_request(key: &str, payload: i64) -> ExecuteRequest {
     ExecuteRequest {
         payload: Some(Json::object([("n", Json::from(payload))])),
-        dedup: Some(DedupKey {
-            key: key.into(),
-            window_secs: None,
-        }),
+        dedup: Some(DedupKey { key: key.into(), window_secs: None }),
         ..execute_request("one")
     }
 }
@@ -645,9 +497,7 @@ fn dedup_request(key: &str, payload: i64) -> ExecuteRequest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_deliveries_start_one_run() {
     let server = Arc::new(start_server().await);
-    server
-        .register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
-        .await;
+    server.register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n").await;
     let long = "k".repeat(20_000);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..32 {
@@ -655,21 +505,14 @@ async fn concurrent_deliveries_start_one_run() {
         tasks.spawn(async move { server.execute(dedup_request(&long, 1)).await.unwrap() });
     }
     let responses = tasks.join_all().await;
-    let runs: BTreeSet<ExecutionId> = responses
-        .iter()
-        .map(|response| response.execution_id)
-        .collect();
+    let runs: BTreeSet<ExecutionId> =
+        responses.iter().map(|response| response.execution_id).collect();
     assert_eq!(runs.len(), 1);
-    let started = responses
-        .iter()
-        .filter(|response| response.status == "started")
-        .count();
+    let started = responses.iter().filter(|response| response.status == "started").count();
     assert_eq!(started, 1);
     let run = responses[0].execution_id;
     server.wait_for_result(run).await;
-    server
-        .wait_for_event(run, EventType::SubscriptionMessageDeduplicated)
-        .await;
+    server.wait_for_event(run, EventType::SubscriptionMessageDeduplicated).await;
     let other = server.execute(dedup_request(&long, 2)).await;
     let problem = other.map_err(RuntimeError::into_problem).unwrap_err();
     assert_eq!(problem.status, 422);
@@ -679,32 +522,15 @@ async fn concurrent_deliveries_start_one_run() {
         ..dedup_request("free", 1)
     };
     assert!(server.execute(nowhere).await.is_err());
-    assert_eq!(
-        server
-            .execute(dedup_request("free", 1))
-            .await
-            .unwrap()
-            .status,
-        "started"
-    );
+    assert_eq!(server.execute(dedup_request("free", 1)).await.unwrap().status, "started");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idempotent_request_returns_same_answer() {
     let server = start_server().await;
-    server
-        .register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
-        .await;
-    let first = server
-        .runtime
-        .execute_once(execute_request("one"), "key")
-        .await
-        .unwrap();
-    let again = server
-        .runtime
-        .execute_once(execute_request("one"), "key")
-        .await
-        .unwrap();
+    server.register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n").await;
+    let first = server.runtime.execute_once(execute_request("one"), "key").await.unwrap();
+    let again = server.runtime.execute_once(execute_request("one"), "key").await.unwrap();
     assert_eq!(first.execution_id, again.execution_id);
     let other = ExecuteRequest {
         payload: Some(Json::object([("n", Json::from(1))])),

@@ -85,9 +85,7 @@ impl BlobFolder {
                 return Err(StoreError::fatal(WrongDigest(digest)));
             }
             let key = digest.to_string();
-            inner
-                .put_file(&key, &bytes, now)
-                .map_err(StoreError::retry)?;
+            inner.put_file(&key, &bytes, now).map_err(StoreError::retry)?;
             Ok(Text::from(key))
         })
         .await
@@ -145,9 +143,7 @@ impl BlobFolder {
             .await?;
             let is_referenced = is_referenced(key.clone()).await?;
             self.run_blocking(move |inner| {
-                inner
-                    .delete_or_restore(&key, is_referenced)
-                    .map_err(StoreError::retry)
+                inner.delete_or_restore(&key, is_referenced).map_err(StoreError::retry)
             })
             .await?;
             deleted += u64::from(!is_referenced);
@@ -173,11 +169,7 @@ pub(crate) async fn store_large_result(
     let object_key = match blobs {
         Some(blobs) if result.bytes.len() > MIN_BLOB_BYTES => {
             let bytes = Arc::clone(&result.bytes);
-            Some(
-                blobs
-                    .put_blob(bytes, result.sha256, result.created_at)
-                    .await?,
-            )
+            Some(blobs.put_blob(bytes, result.sha256, result.created_at).await?)
         }
         Some(_) | None => None,
     };
@@ -231,10 +223,7 @@ impl BlobFolderInner {
         let path = self.blob_path(key);
         if has_length(&path, bytes.len())? {
             // A new modification time protects the file from garbage collection.
-            return File::options()
-                .append(true)
-                .open(&path)?
-                .set_modified(system_time(now));
+            return File::options().append(true).open(&path)?.set_modified(system_time(now));
         }
         let shard = self.shard_folder(key);
         if !shard.try_exists()? {
@@ -266,10 +255,7 @@ impl BlobFolderInner {
     }
 
     fn move_aside(&self, key: &str) -> io::Result<()> {
-        rename_if_exists(
-            &self.blob_path(key),
-            &self.folder.join(ASIDE_FOLDER).join(key),
-        )
+        rename_if_exists(&self.blob_path(key), &self.folder.join(ASIDE_FOLDER).join(key))
     }
 
     /// Deletes a file that was moved aside, or restores it if a row references it.
@@ -299,10 +285,7 @@ impl BlobFolderInner {
     fn old_files(&self, now: Timestamp, max_checked: usize) -> io::Result<Vec<String>> {
         let before = system_time(now.saturating_sub(BLOB_GRACE_PERIOD));
         self.remove_leftovers(before)?;
-        let mut last = self
-            .last_checked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_checked.lock().unwrap_or_else(PoisonError::into_inner);
         let mut names = self.names_after(last.as_deref(), max_checked)?;
         if names.len() < max_checked {
             *last = None;
@@ -316,10 +299,8 @@ impl BlobFolderInner {
     fn names_after(&self, last: Option<&str>, max_checked: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for shard in sorted_file_names(&self.folder)? {
-            let is_before_last = |last: &str| {
-                last.get(..2)
-                    .is_some_and(|last_shard| shard.as_str() < last_shard)
-            };
+            let is_before_last =
+                |last: &str| last.get(..2).is_some_and(|last_shard| shard.as_str() < last_shard);
             if shard.len() != 2 || last.is_some_and(is_before_last) {
                 continue;
             }

@@ -38,35 +38,26 @@ impl StoreError {
     /// effect.
     pub fn as_saturated(&self) -> Option<StoreSaturated> {
         match self {
-            Self::Retry {
-                outcome_unknown: false,
-                cause,
-            } => cause.downcast_ref::<StoreSaturated>().copied(),
+            Self::Retry { outcome_unknown: false, cause } => {
+                cause.downcast_ref::<StoreSaturated>().copied()
+            }
             Self::Retry { .. } | Self::Fatal { .. } => None,
         }
     }
 
     /// Creates a retryable error of a call that had no effect.
     pub fn retry(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Retry {
-            outcome_unknown: false,
-            cause: Arc::from(cause.into()),
-        }
+        Self::Retry { outcome_unknown: false, cause: Arc::from(cause.into()) }
     }
 
     /// Creates a retryable error of a call that may have taken effect.
     pub fn unknown_outcome(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Retry {
-            outcome_unknown: true,
-            cause: Arc::from(cause.into()),
-        }
+        Self::Retry { outcome_unknown: true, cause: Arc::from(cause.into()) }
     }
 
     /// Creates an error that a retry cannot fix.
     pub fn fatal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Fatal {
-            cause: Arc::from(cause.into()),
-        }
+        Self::Fatal { cause: Arc::from(cause.into()) }
     }
 
     /// Converts the error into one with unknown outcome: a failed commit, or a failed check of a
@@ -74,10 +65,9 @@ impl StoreError {
     #[must_use]
     pub fn with_unknown_outcome(self) -> Self {
         match self {
-            Self::Retry { cause, .. } | Self::Fatal { cause } => Self::Retry {
-                outcome_unknown: true,
-                cause,
-            },
+            Self::Retry { cause, .. } | Self::Fatal { cause } => {
+                Self::Retry { outcome_unknown: true, cause }
+            }
         }
     }
 }
@@ -86,15 +76,9 @@ impl StoreError {
 impl PartialEq for StoreError {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (
-                Self::Retry {
-                    outcome_unknown, ..
-                },
-                Self::Retry {
-                    outcome_unknown: other,
-                    ..
-                },
-            ) => outcome_unknown == other,
+            (Self::Retry { outcome_unknown, .. }, Self::Retry { outcome_unknown: other, .. }) => {
+                outcome_unknown == other
+            }
             (Self::Fatal { .. }, Self::Fatal { .. }) => true,
             (Self::Retry { .. }, Self::Fatal { .. }) | (Self::Fatal { .. }, Self::Retry { .. }) => {
                 false

@@ -33,9 +33,7 @@ pub(crate) fn choose_commands(waiting: &[WaitingCommand], max: LeaseBatchSize) -
     let mut ranked: Vec<_> = waiting
         .iter()
         .map(|waiting| {
-            let turn = turns
-                .entry((waiting.execution_id, waiting.priority))
-                .or_default();
+            let turn = turns.entry((waiting.execution_id, waiting.priority)).or_default();
             *turn += 1;
             (Reverse(waiting.priority), *turn, waiting.command_id)
         })

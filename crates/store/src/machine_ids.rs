@@ -72,9 +72,7 @@ impl MachineTable {
                 .min_by_key(|(machine_id, machine)| (machine.lease_until, **machine_id))
                 .map(|(machine_id, _)| *machine_id)
         };
-        unused
-            .or_else(longest_free)
-            .ok_or(MachineLeaseError::NoneFree)
+        unused.or_else(longest_free).ok_or(MachineLeaseError::NoneFree)
     }
 
     /// Counts the other machine ids that are leased.

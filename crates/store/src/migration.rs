@@ -75,9 +75,7 @@ impl Migration {
 pub(crate) fn created_tables(
     migrations: &'static [Migration],
 ) -> impl Iterator<Item = &'static str> {
-    let lines = migrations
-        .iter()
-        .flat_map(|migration| migration.sql.lines());
+    let lines = migrations.iter().flat_map(|migration| migration.sql.lines());
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
@@ -92,9 +90,7 @@ pub(crate) fn pending_migrations(
     applied: &AppliedMigrations,
 ) -> Result<Vec<&'static Migration>, MigrationError> {
     let newest = newest_version(migrations);
-    let is_compatible = applied
-        .oldest_program
-        .is_some_and(|oldest| oldest <= newest);
+    let is_compatible = applied.oldest_program.is_some_and(|oldest| oldest <= newest);
     let applied = &applied.migrations;
     for (version, checksum) in applied {
         let Some(migration) = migrations.iter().find(|it| it.version == *version) else {
@@ -104,10 +100,7 @@ pub(crate) fn pending_migrations(
             return Err(MigrationError::Newer(*version));
         };
         if migration.checksum() != *checksum {
-            return Err(MigrationError::Changed {
-                version: *version,
-                name: migration.name,
-            });
+            return Err(MigrationError::Changed { version: *version, name: migration.name });
         }
     }
     let is_applied = |migration: &Migration| applied.iter().any(|it| it.0 == migration.version);
@@ -119,16 +112,8 @@ mod tests {
     use super::*;
 
     static TEST_MIGRATIONS: [Migration; 2] = [
-        Migration {
-            version: 1,
-            name: "first",
-            sql: "a",
-        },
-        Migration {
-            version: 2,
-            name: "second",
-            sql: "b",
-        },
+        Migration { version: 1, name: "first", sql: "a" },
+        Migration { version: 2, name: "second", sql: "b" },
     ];
 
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -149,10 +134,7 @@ mod tests {
     }
 
     fn pending_versions_after(applied: &[(i64, Digest)]) -> Result<Vec<i64>, MigrationError> {
-        pending_versions(&AppliedMigrations {
-            migrations: applied.to_vec(),
-            oldest_program: None,
-        })
+        pending_versions(&AppliedMigrations { migrations: applied.to_vec(), oldest_program: None })
     }
 
     #[test]
@@ -176,16 +158,10 @@ mod tests {
         let first = (1, sha256("a"));
         assert_eq!(pending_versions_after(&[]), Ok(vec![1, 2]));
         assert_eq!(pending_versions_after(&[first]), Ok(vec![2]));
-        assert_eq!(
-            pending_versions_after(&[first, (2, sha256("b"))]),
-            Ok(vec![])
-        );
+        assert_eq!(pending_versions_after(&[first, (2, sha256("b"))]), Ok(vec![]));
         assert_eq!(
             pending_versions_after(&[(1, sha256("edited"))]),
-            Err(MigrationError::Changed {
-                version: 1,
-                name: "first"
-            })
+            Err(MigrationError::Changed { version: 1, name: "first" })
         );
         assert_eq!(
             pending_versions_after(&[first, (3, sha256("c"))]),

@@ -62,11 +62,7 @@ fn prepare_append(mut append: AppendRequest) -> Result<PreparedAppend, InvalidAp
         let envelope = event.envelope_checksum();
         let seq = head.version.next_seq();
         let chain = head.chain.next(seq, ingest_time, &envelope);
-        head = LogHead {
-            version: seq.into(),
-            chain,
-            ingest_time,
-        };
+        head = LogHead { version: seq.into(), chain, ingest_time };
         events.push(PreparedEvent {
             record: EventRecord {
                 event,
@@ -78,13 +74,7 @@ fn prepare_append(mut append: AppendRequest) -> Result<PreparedAppend, InvalidAp
         });
     }
     let is_audit = is_audit || append.is_projected;
-    Ok(PreparedAppend {
-        append,
-        events,
-        head,
-        is_audit,
-        tenant_id,
-    })
+    Ok(PreparedAppend { append, events, head, is_audit, tenant_id })
 }
 
 fn check_append(append: &AppendRequest) -> Result<(), InvalidAppend> {
@@ -144,10 +134,7 @@ fn check_coordination(append: &AppendRequest) -> Result<(), InvalidAppend> {
     if !are_distinct(append.slots.iter().map(SlotChange::key_and_holder)) {
         return Err(InvalidAppend::SlotTwice);
     }
-    let keys = append
-        .cache_puts
-        .iter()
-        .map(|put| (&put.scope, put.key_sha256));
+    let keys = append.cache_puts.iter().map(|put| (&put.scope, put.key_sha256));
     if !are_distinct(keys) {
         return Err(InvalidAppend::CacheTwice);
     }
@@ -166,11 +153,7 @@ fn check_issued_commands(append: &AppendRequest) -> Result<(), InvalidAppend> {
         | CommandChange::Requeue { .. }
         | CommandChange::Hold { .. } => true,
     };
-    if append.commands.iter().all(is_issued) {
-        Ok(())
-    } else {
-        Err(InvalidAppend::NoIssuedEvent)
-    }
+    if append.commands.iter().all(is_issued) { Ok(()) } else { Err(InvalidAppend::NoIssuedEvent) }
 }
 
 fn are_distinct<T: Ord>(values: impl Iterator<Item = T>) -> bool {

@@ -32,23 +32,14 @@ pub async fn project_events(
     batch: ProjectionBatch,
 ) -> Result<Vec<ProjectOutcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(batch.events.len());
-    let ProjectionBatch {
-        events,
-        scope,
-        now,
-        use_outbox,
-    } = batch;
+    let ProjectionBatch { events, scope, now, use_outbox } = batch;
     let mut events = events.into_iter();
     loop {
         let chunk: Vec<_> = events.by_ref().take(MAX_EVENT_BATCH).collect();
         if chunk.is_empty() {
             return Ok(outcomes);
         }
-        let round = ProjectionRound {
-            scope: &scope,
-            now,
-            use_outbox,
-        };
+        let round = ProjectionRound { scope: &scope, now, use_outbox };
         outcomes.append(&mut round.project_chunk(store, chunk).await?);
     }
 }
@@ -67,10 +58,7 @@ struct NewExecutionEvents {
 }
 
 fn event_key(projected: &ProjectedEvent) -> EventKey {
-    EventKey {
-        execution_id: projected.event.execution_id,
-        event_id: projected.event.event_id,
-    }
+    EventKey { execution_id: projected.event.execution_id, event_id: projected.event.event_id }
 }
 
 impl ProjectionRound<'_> {
@@ -96,15 +84,11 @@ impl ProjectionRound<'_> {
                 // Lets concurrent writers of the same logs finish.
                 tokio::task::yield_now().await;
             }
-            let keys: BTreeSet<_> = pending
-                .iter()
-                .filter_map(|it| events.get(*it))
-                .map(event_key)
-                .collect();
+            let keys: BTreeSet<_> =
+                pending.iter().filter_map(|it| events.get(*it)).map(event_key).collect();
             let known = store.find_known_events(keys.into_iter().collect()).await?;
             let new_events = self.classify_events(&known, &events, &pending, &mut outcomes);
-            self.append_new_events(store, &known, new_events, &mut outcomes)
-                .await?;
+            self.append_new_events(store, &known, new_events, &mut outcomes).await?;
         }
         let busy = || StoreError::retry("concurrent writes keep changing the same logs");
         outcomes.into_iter().map(|it| it.ok_or_else(busy)).collect()
@@ -187,9 +171,7 @@ impl ProjectionRound<'_> {
             (None, ProjectionScope::ExecutionOwner) => &OrganizationId::default(),
         };
         let matches = |envelope: &Option<noetl_types::Text>, expected: &str| {
-            envelope
-                .as_ref()
-                .is_none_or(|name| name.as_str() == expected)
+            envelope.as_ref().is_none_or(|name| name.as_str() == expected)
         };
         if !matches(&projected.envelope_tenant, tenant.as_str())
             || !matches(&projected.envelope_organization, organization.as_str())
@@ -262,9 +244,7 @@ impl ProjectionRound<'_> {
         for event in &events {
             view.apply_projected_event(event);
         }
-        let start = execution
-            .is_none()
-            .then(|| ExecutionFacts::from_projected_event(first));
+        let start = execution.is_none().then(|| ExecutionFacts::from_projected_event(first));
         Some(AppendRequest {
             execution_id: first.execution_id,
             expected_head: execution.map_or(LogHead::START, |it| it.head),
@@ -295,16 +275,12 @@ pub async fn rebuild_execution_view(
     store: &dyn Store,
     execution: &Execution,
 ) -> Result<ExecutionView, StoreError> {
-    let mut view = ExecutionView {
-        paused: execution.view.paused,
-        ..ExecutionView::new_projected()
-    };
+    let mut view =
+        ExecutionView { paused: execution.view.paused, ..ExecutionView::new_projected() };
     let mut version = ExecutionVersion::EMPTY;
     while version < execution.head.version {
         let page = LogPageLimit::MAX;
-        let events = store
-            .read_events(execution.execution_id, version, page)
-            .await?;
+        let events = store.read_events(execution.execution_id, version, page).await?;
         let Some(last) = events.last() else {
             break;
         };
@@ -317,10 +293,7 @@ pub async fn rebuild_execution_view(
 }
 
 fn known_execution(known: &KnownEvents, execution_id: ExecutionId) -> Option<&Execution> {
-    let index = known
-        .executions
-        .binary_search_by_key(&execution_id, |it| it.execution_id)
-        .ok()?;
+    let index = known.executions.binary_search_by_key(&execution_id, |it| it.execution_id).ok()?;
     known.executions.get(index)
 }
 

@@ -131,18 +131,13 @@ pub async fn verify_log(
     let mut version = ExecutionVersion::EMPTY;
     // Events appended meanwhile lie after the head of the row.
     while version < execution.head.version {
-        let events = store
-            .read_events(execution_id, version, LogPageLimit::MAX)
-            .await?;
+        let events = store.read_events(execution_id, version, LogPageLimit::MAX).await?;
         for event in &events {
             if version >= execution.head.version {
                 break;
             }
             if let Err(broken) = verifier.verify_event(event) {
-                return Ok(Some(LogDamage::Broken {
-                    execution_id,
-                    broken,
-                }));
+                return Ok(Some(LogDamage::Broken { execution_id, broken }));
             }
             version = event.record.seq.into();
         }

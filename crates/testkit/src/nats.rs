@@ -60,11 +60,7 @@ impl NatsServer {
         )?;
         for _ in 0..600 {
             if let Some(url) = read_url(&folder)? {
-                return Ok(Self {
-                    url,
-                    folder,
-                    supervisor,
-                });
+                return Ok(Self { url, folder, supervisor });
             }
             if folder.join("failed").exists() {
                 break;
@@ -140,10 +136,7 @@ fn find_program() -> Option<PathBuf> {
 fn read_url(folder: &Path) -> io::Result<Option<String>> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "ports")
-        {
+        if path.extension().is_some_and(|extension| extension == "ports") {
             let text = std::fs::read_to_string(path)?;
             return Ok(parse_url(&text));
         }

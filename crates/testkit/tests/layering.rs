@@ -16,14 +16,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("noetl-store", &["noetl-types", "noetl-tls"]),
     ("noetl-messaging", &["noetl-types"]),
     ("noetl-api", &["noetl-types"]),
-    (
-        "noetl-tools",
-        &["noetl-types", "noetl-playbook", "noetl-tls"],
-    ),
-    (
-        "noetl-worker",
-        &["noetl-types", "noetl-playbook", "noetl-api", "noetl-tools"],
-    ),
+    ("noetl-tools", &["noetl-types", "noetl-playbook", "noetl-tls"]),
+    ("noetl-worker", &["noetl-types", "noetl-playbook", "noetl-api", "noetl-tools"]),
     (
         "noetl-server",
         &[
@@ -35,10 +29,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "noetl-api",
         ],
     ),
-    (
-        "noetl-testkit",
-        &["noetl-types", "noetl-playbook", "noetl-engine"],
-    ),
+    ("noetl-testkit", &["noetl-types", "noetl-playbook", "noetl-engine"]),
     (
         "noetl-cli",
         &[
@@ -71,37 +62,17 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that a pure crate must not depend on, even transitively.
-const IMPURE_CRATES: &[&str] = &[
-    "tokio",
-    "rand",
-    "chrono",
-    "reqwest",
-    "rusqlite",
-    "tokio-postgres",
-    "async-nats",
-];
+const IMPURE_CRATES: &[&str] =
+    &["tokio", "rand", "chrono", "reqwest", "rusqlite", "tokio-postgres", "async-nats"];
 const PURE_CRATES: &[&str] = &["noetl-types", "noetl-playbook", "noetl-engine"];
 
 fn dependency_tree(package: &str) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--offline",
-            "--edges",
-            "normal",
-            "--prefix",
-            "none",
-            "--package",
-            package,
-        ])
+        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", package])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -111,21 +82,11 @@ fn dependency_tree(package: &str) -> BTreeSet<String> {
 
 fn cargo_metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--offline",
-            "--no-deps",
-            "--format-version",
-            "1",
-        ])
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("metadata is JSON")
 }
 
@@ -153,10 +114,7 @@ fn pure_crates_have_no_impure_dependencies() {
     for package in PURE_CRATES {
         let dependencies = dependency_tree(package);
         for impure in IMPURE_CRATES {
-            assert!(
-                !dependencies.contains(*impure),
-                "{package} depends on {impure}"
-            );
+            assert!(!dependencies.contains(*impure), "{package} depends on {impure}");
         }
     }
 }

@@ -30,25 +30,18 @@ impl MakeTlsConnector {
         roots: Option<&[u8]>,
     ) -> Result<Option<Self>, TlsError> {
         let config = client_config(verification, roots)?;
-        Ok(config.map(|config| Self {
-            config: Arc::new(config),
-        }))
+        Ok(config.map(|config| Self { config: Arc::new(config) }))
     }
 
     /// Creates the connector for one host.
     pub fn for_host(&self, host: &str) -> Result<HostTlsConnector, TlsError> {
-        Ok(HostTlsConnector {
-            config: Arc::clone(&self.config),
-            name: parse_server_name(host)?,
-        })
+        Ok(HostTlsConnector { config: Arc::clone(&self.config), name: parse_server_name(host)? })
     }
 }
 
 impl fmt::Debug for MakeTlsConnector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("MakeTlsConnector")
-            .finish_non_exhaustive()
+        formatter.debug_struct("MakeTlsConnector").finish_non_exhaustive()
     }
 }
 
@@ -78,10 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for HostT
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let connector = TlsConnector::from(self.config);
-            connector
-                .connect(self.name, stream)
-                .await
-                .map(EncryptedStream)
+            connector.connect(self.name, stream).await.map(EncryptedStream)
         })
     }
 }

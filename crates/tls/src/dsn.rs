@@ -35,11 +35,7 @@ fn parse_dsn(text: &str) -> Result<PostgresDsn, TlsError> {
     // The driver's error names an option at most, never its value.
     let login = driver_dsn.parse::<Config>();
     let login = login.map_err(|error| TlsError::Address(error.to_string()))?;
-    Ok(PostgresDsn {
-        login,
-        ssl_mode: keys.mode,
-        root_cert: keys.root,
-    })
+    Ok(PostgresDsn { login, ssl_mode: keys.mode, root_cert: keys.root })
 }
 
 #[derive(Default)]
@@ -101,10 +97,7 @@ fn pair_length(text: &str) -> usize {
     // The value starts after the equals sign and surrounding blanks.
     let mut has_started = false;
     let equals = text.find('=').map_or(text.len(), |position| position + 1);
-    for (position, c) in text
-        .char_indices()
-        .skip_while(|(position, _)| *position < equals)
-    {
+    for (position, c) in text.char_indices().skip_while(|(position, _)| *position < equals) {
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
@@ -134,17 +127,12 @@ mod tests {
             keys.extract_from_url("postgres://h/d?sslrootcert=%2Fca.pem&user=u&sslmode=require");
         assert_eq!(rest, "postgres://h/d?user=u");
         assert_eq!(keys.root.as_deref(), Some("/ca.pem"));
-        assert_eq!(
-            keys.extract_from_url("postgres://h/d?sslmode=disable"),
-            "postgres://h/d"
-        );
+        assert_eq!(keys.extract_from_url("postgres://h/d?sslmode=disable"), "postgres://h/d");
     }
 
     #[test]
     fn parse_error_contains_no_values() {
-        let error = parse_dsn("host=h password=geheim nonsense=1")
-            .err()
-            .unwrap();
+        let error = parse_dsn("host=h password=geheim nonsense=1").err().unwrap();
         assert!(matches!(error, TlsError::Address(_)), "{error}");
         assert!(!error.to_string().contains("geheim"));
         assert!(parse_dsn("").is_ok());

@@ -52,11 +52,7 @@ impl TlsVerification {
             #[cfg(unix)]
             Host::Unix(_) => true,
         };
-        if hosts.iter().all(is_local) {
-            Self::Prefer
-        } else {
-            Self::VerifyFull
-        }
+        if hosts.iter().all(is_local) { Self::Prefer } else { Self::VerifyFull }
     }
 }
 
@@ -70,20 +66,11 @@ mod tests {
             let config: tokio_postgres::Config = address.parse().unwrap();
             TlsVerification::default_for_hosts(config.get_hosts())
         };
-        for local in [
-            "host=/run/pg",
-            "host=localhost",
-            "host=127.0.0.1,::1",
-            "user=u",
-        ] {
+        for local in ["host=/run/pg", "host=localhost", "host=127.0.0.1,::1", "user=u"] {
             assert_eq!(default_level(local), TlsVerification::Prefer, "{local}");
         }
         for remote in ["host=db", "host=10.0.0.7", "host=localhost,db"] {
-            assert_eq!(
-                default_level(remote),
-                TlsVerification::VerifyFull,
-                "{remote}"
-            );
+            assert_eq!(default_level(remote), TlsVerification::VerifyFull, "{remote}");
         }
     }
 }

@@ -51,10 +51,7 @@ fn build_config(
     provider: Arc<CryptoProvider>,
     rule: VerificationRule,
 ) -> Result<ClientConfig, TlsError> {
-    let verifier = CertificateVerifier {
-        provider: Arc::clone(&provider),
-        rule,
-    };
+    let verifier = CertificateVerifier { provider: Arc::clone(&provider), rule };
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| setup_error(&error))?
@@ -81,9 +78,7 @@ fn authority_verifier(
     let roots_error = |reason: String| TlsError::Roots(reason);
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| roots_error(error.to_string()))?;
-        store
-            .add(certificate)
-            .map_err(|error| roots_error(error.to_string()))?;
+        store.add(certificate).map_err(|error| roots_error(error.to_string()))?;
     }
     let provider = Arc::clone(provider);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider)
@@ -160,8 +155,6 @@ impl ServerCertVerifier for CertificateVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

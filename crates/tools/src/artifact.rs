@@ -46,10 +46,7 @@ async fn fetch_artifact(call: &ToolCall, context: &CallContext) -> Result<Json, 
         .flatten()
         .next()
         .ok_or_else(|| missing_key("'result_ref'"))?;
-    context
-        .platform()?
-        .fetch_result(parse_reference(value)?)
-        .await
+    context.platform()?.fetch_result(parse_reference(value)?).await
 }
 
 /// Parses a reference: either the address itself, or a map that holds it, such as the one in an
@@ -78,10 +75,7 @@ fn parse_reference(value: &Json) -> Result<ResultRef, TaskError> {
         .map(Digest::parse)
         .transpose()
         .map_err(|_| invalid_value("result_ref.sha256", "is not a SHA-256 digest"))?;
-    Ok(ResultRef {
-        uri: uri.into(),
-        sha256,
-    })
+    Ok(ResultRef { uri: uri.into(), sha256 })
 }
 
 async fn store_artifact(call: &ToolCall, context: &CallContext) -> Result<Json, TaskError> {

@@ -51,18 +51,12 @@ pub struct ToolOutcome {
 impl ToolOutcome {
     /// Creates a successful outcome.
     pub fn ok(data: impl Into<Json>) -> Self {
-        Self {
-            data: data.into(),
-            ..Self::default()
-        }
+        Self { data: data.into(), ..Self::default() }
     }
 
     /// Creates a failure without data.
     pub fn failed(error: TaskError) -> Self {
-        Self {
-            error: Some(error),
-            ..Self::default()
-        }
+        Self { error: Some(error), ..Self::default() }
     }
 
     /// Creates a failure of the given kind, without data.

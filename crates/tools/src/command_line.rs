@@ -42,10 +42,7 @@ fn args_from_options(key: &str, options: &JsonMap) -> Result<Vec<String>, TaskEr
                 Json::Null | Json::Bool(false) => {}
                 Json::Bool(true) => args.push(format!("--{name}")),
                 value => {
-                    args.extend([
-                        format!("--{name}"),
-                        read_arg(&format!("{key}.{name}"), value)?,
-                    ]);
+                    args.extend([format!("--{name}"), read_arg(&format!("{key}.{name}"), value)?]);
                 }
             }
         }
@@ -108,10 +105,7 @@ mod tests {
             ("null", &[][..]),
             (r#"["a b", 1, true, 1.5]"#, &["a b", "1", "true", "1.5"]),
             (r#""""#, &[]),
-            (
-                r#""echo  'a b' \"c \\\" d\" e\\ f ''""#,
-                &["echo", "a b", "c \" d", "e f", ""],
-            ),
+            (r#""echo  'a b' \"c \\\" d\" e\\ f ''""#, &["echo", "a b", "c \" d", "e f", ""]),
             (r#""a && b | $c""#, &["a", "&&", "b", "|", "$c"]),
             (
                 r#"{"v": true, "q": false, "n": null, "k": [1, "x"], "a": "b c"}"#,
@@ -126,14 +120,8 @@ mod tests {
     fn rejects_other_values() {
         for (value, message) in [
             ("5", "'args' must be a list, a text or a map, not number"),
-            (
-                r#"["a", [1]]"#,
-                "'args' must be a list of texts and numbers, not list",
-            ),
-            (
-                r#"{"a": {"b": 1}}"#,
-                "'args.a' must be a list of texts and numbers, not map",
-            ),
+            (r#"["a", [1]]"#, "'args' must be a list of texts and numbers, not list"),
+            (r#"{"a": {"b": 1}}"#, "'args.a' must be a list of texts and numbers, not map"),
             (r#""a 'b""#, "'args' contains an unclosed quote"),
         ] {
             assert_eq!(parse_args(value).unwrap_err(), message);

@@ -46,11 +46,9 @@ impl<'c> Config<'c> {
         entries
             .filter(|(_, value)| !value.is_null())
             .map(|(name, value)| {
-                scalar_text(value)
-                    .map(|text| (name.to_string(), text))
-                    .ok_or_else(|| {
-                        wrong_type(&format!("{key}.{name}"), "a text or a number", value)
-                    })
+                scalar_text(value).map(|text| (name.to_string(), text)).ok_or_else(|| {
+                    wrong_type(&format!("{key}.{name}"), "a text or a number", value)
+                })
             })
             .collect()
     }
@@ -94,10 +92,7 @@ pub(crate) fn scalar_text(value: &Json) -> Option<String> {
 /// Error for a value whose type does not match its key.
 pub(crate) fn wrong_type(key: &str, expected: &str, value: &Json) -> TaskError {
     let actual = value.type_name();
-    TaskError::new(
-        TaskErrorKind::Schema,
-        format!("'{key}' must be {expected}, not {actual}"),
-    )
+    TaskError::new(TaskErrorKind::Schema, format!("'{key}' must be {expected}, not {actual}"))
 }
 
 /// Error for a required key that is missing.

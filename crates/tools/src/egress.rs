@@ -90,10 +90,7 @@ impl EgressPolicy {
     /// Parses a list of rules, separated by commas or whitespace: `host`, `host:port`, an address,
     /// or a range such as `10.0.0.0/8`. `*` allows everything.
     pub fn parse(text: &str) -> Result<Self, EgressRuleError> {
-        let entries = || {
-            text.split([',', ' ', '\t', '\n'])
-                .filter(|entry| !entry.is_empty())
-        };
+        let entries = || text.split([',', ' ', '\t', '\n']).filter(|entry| !entry.is_empty());
         if entries().any(|entry| entry == "*") {
             return Ok(Self::Anywhere);
         }
@@ -113,10 +110,7 @@ impl EgressPolicy {
             Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => lookup_host((host_name, port))
                 .await
-                .map_err(|source| EgressError::Unresolved {
-                    host: host_name.to_owned(),
-                    source,
-                })?
+                .map_err(|source| EgressError::Unresolved { host: host_name.to_owned(), source })?
                 .collect(),
         };
         if self.names_host(host_name, port) {
@@ -143,10 +137,7 @@ impl EgressPolicy {
         match self {
             Self::Anywhere => true,
             Self::Public { allow } => allow.iter().any(|rule| match rule {
-                EgressRule::Host {
-                    host: name,
-                    port: rule_port,
-                } => {
+                EgressRule::Host { host: name, port: rule_port } => {
                     name.eq_ignore_ascii_case(host)
                         && rule_port.is_none_or(|rule_port| rule_port == port)
                 }
@@ -168,10 +159,7 @@ impl EgressPolicy {
         if in_range || (is_public(address) && !is_local_address(address)) {
             return Ok(());
         }
-        Err(EgressDenied {
-            host: host.to_owned(),
-            address,
-        })
+        Err(EgressDenied { host: host.to_owned(), address })
     }
 }
 
@@ -184,11 +172,7 @@ impl FromStr for EgressRule {
             let base: IpAddr = base.parse().map_err(|_| invalid())?;
             let bits = bits.parse().map_err(|_| invalid())?;
             let max_bits = if base.is_ipv4() { 32 } else { 128 };
-            return if bits <= max_bits {
-                Ok(Self::Range { base, bits })
-            } else {
-                Err(invalid())
-            };
+            return if bits <= max_bits { Ok(Self::Range { base, bits }) } else { Err(invalid()) };
         }
         if let Ok(base) = text.parse::<IpAddr>() {
             let bits = if base.is_ipv4() { 32 } else { 128 };
@@ -202,10 +186,7 @@ impl FromStr for EgressRule {
         if host.is_empty() || host.contains('@') {
             return Err(invalid());
         }
-        Ok(Self::Host {
-            host: host.to_ascii_lowercase(),
-            port,
-        })
+        Ok(Self::Host { host: host.to_ascii_lowercase(), port })
     }
 }
 

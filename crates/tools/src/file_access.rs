@@ -72,10 +72,9 @@ pub(crate) fn check_file_roots(
 ) -> Result<(), TaskError> {
     check_platform_paths(real, description, settings)?;
     match &settings.file_roots {
-        Some(roots) if !is_below_any(real, roots) => Err(access_denied(
-            description,
-            "is outside the allowed folders (NOETL_FILE_ROOTS)",
-        )),
+        Some(roots) if !is_below_any(real, roots) => {
+            Err(access_denied(description, "is outside the allowed folders (NOETL_FILE_ROOTS)"))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -121,10 +120,7 @@ fn check_platform_paths(
         SandboxMode::Off => real.starts_with(hidden),
         SandboxMode::BestEffort | SandboxMode::Strict => paths_overlap(real, &hidden),
     };
-    let mut hidden = sandbox
-        .hidden
-        .iter()
-        .map(|path| resolve_existing_prefix(path));
+    let mut hidden = sandbox.hidden.iter().map(|path| resolve_existing_prefix(path));
     if hidden.any(is_platform_path) || real.starts_with(PROC_DIR) {
         let reason = "belongs to the platform and is not accessible to tasks";
         return Err(access_denied(description, reason));
@@ -148,12 +144,8 @@ fn is_below_any(real: &Path, folders: &[PathBuf]) -> bool {
 /// Unix sockets of the engine that the container client is configured with.
 fn engine_sockets(settings: &Settings) -> impl Iterator<Item = PathBuf> {
     let environment = &settings.container.environment;
-    let addresses = ENGINE_ADDRESS_VARIABLES
-        .iter()
-        .filter_map(|name| environment.get(*name));
-    addresses
-        .filter_map(|address| address.strip_prefix("unix://"))
-        .map(PathBuf::from)
+    let addresses = ENGINE_ADDRESS_VARIABLES.iter().filter_map(|name| environment.get(*name));
+    addresses.filter_map(|address| address.strip_prefix("unix://")).map(PathBuf::from)
 }
 
 /// Absolute path with links resolved for the part that exists.
@@ -163,11 +155,7 @@ fn resolve_existing_prefix(path: &Path) -> PathBuf {
         let real = ancestor.canonicalize().ok()?;
         let rest = path.strip_prefix(ancestor).ok()?;
         // Joining an empty path would append a slash.
-        Some(if rest.as_os_str().is_empty() {
-            real
-        } else {
-            real.join(rest)
-        })
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
     });
     resolved.unwrap_or(path)
 }
@@ -221,28 +209,16 @@ mod tests {
         }
         std::os::unix::fs::symlink(&denied, allowed.join("link")).unwrap();
         std::os::unix::fs::symlink(denied.join("gone.db"), allowed.join("nowhere.db")).unwrap();
-        let settings = Settings {
-            file_roots: Some(vec![allowed.clone()]),
-            ..Settings::default()
-        };
+        let settings = Settings { file_roots: Some(vec![allowed.clone()]), ..Settings::default() };
         let kind = |path: PathBuf| {
             resolve_allowed_path("database", &path, &settings).map_err(|error| error.kind)
         };
         assert!(kind(allowed.join("new.db")).is_ok());
         assert_eq!(kind(denied.join("new.db")), Err(TaskErrorKind::Auth));
-        assert_eq!(
-            kind(allowed.join("../shut/new.db")),
-            Err(TaskErrorKind::Auth)
-        );
+        assert_eq!(kind(allowed.join("../shut/new.db")), Err(TaskErrorKind::Auth));
         assert_eq!(kind(allowed.join("link/new.db")), Err(TaskErrorKind::Auth));
-        assert_eq!(
-            kind(allowed.join("nowhere.db")),
-            Err(TaskErrorKind::NotFound)
-        );
-        assert_eq!(
-            kind(allowed.join("no/folder.db")),
-            Err(TaskErrorKind::NotFound)
-        );
+        assert_eq!(kind(allowed.join("nowhere.db")), Err(TaskErrorKind::NotFound));
+        assert_eq!(kind(allowed.join("no/folder.db")), Err(TaskErrorKind::NotFound));
     }
 
     /// Settings of a sandbox that hides a path.
@@ -283,10 +259,7 @@ mod tests {
         let settings = hidden_path_settings(SandboxMode::Off, &other.join("later.db"));
         let error =
             resolve_allowed_path("database", &other.join("later.db"), &settings).unwrap_err();
-        assert!(
-            error.message.contains("belongs to the platform"),
-            "{error:?}"
-        );
+        assert!(error.message.contains("belongs to the platform"), "{error:?}");
     }
 
     #[test]

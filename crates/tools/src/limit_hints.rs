@@ -54,9 +54,7 @@ impl Settings {
         }
         if is_file_size_signal || contains_any(&FILE_SIZE_ERROR_PATTERNS) {
             let size = self.process_limits.file_size?;
-            return Some(format!(
-                "a file of a task may be up to {size} (NOETL_TASK_FILE_SIZE)"
-            ));
+            return Some(format!("a file of a task may be up to {size} (NOETL_TASK_FILE_SIZE)"));
         }
         if contains_any(&PROCESS_ERROR_PATTERNS) {
             let limit = self.process_limits.processes?;
@@ -76,10 +74,8 @@ impl Settings {
     /// kernel decides if the task's user namespace is available.
     fn task_process_limit(&self) -> Option<u64> {
         let is_sandboxed = self.sandbox.mode != SandboxMode::Off && self.sandbox.launcher.is_some();
-        let is_lower = self
-            .process_limits
-            .processes
-            .is_some_and(|limit| limit > MAX_TASK_PROCESSES);
+        let is_lower =
+            self.process_limits.processes.is_some_and(|limit| limit > MAX_TASK_PROCESSES);
         (is_sandboxed && is_lower).then_some(MAX_TASK_PROCESSES)
     }
 }
@@ -107,28 +103,14 @@ mod tests {
         for (message, code, limit) in [
             ("MemoryError (line 3)", 1, "NOETL_TASK_MEMORY"),
             ("fork: Cannot allocate memory", 2, "4GiB of memory"),
-            (
-                "the command ended with exit code 153",
-                153,
-                "NOETL_TASK_FILE_SIZE",
-            ),
-            (
-                "OSError: [Errno 27] File too large",
-                1,
-                "may be up to 4GiB (NOETL_TASK_FILE_SIZE)",
-            ),
+            ("the command ended with exit code 153", 153, "NOETL_TASK_FILE_SIZE"),
+            ("OSError: [Errno 27] File too large", 1, "may be up to 4GiB (NOETL_TASK_FILE_SIZE)"),
             ("sh: 1: Cannot fork", 2, "16384 processes"),
         ] {
             let hinted = hint(message, code);
-            assert!(
-                hinted.starts_with(message) && hinted.contains(limit),
-                "{hinted}"
-            );
+            assert!(hinted.starts_with(message) && hinted.contains(limit), "{hinted}");
         }
-        assert_eq!(
-            hint("exit code 3: no such file", 3),
-            "exit code 3: no such file"
-        );
+        assert_eq!(hint("exit code 3: no such file", 3), "exit code 3: no such file");
     }
 
     #[test]

@@ -17,9 +17,6 @@ impl Tool for NoopTool {
             return ToolOutcome::ok(result.clone());
         }
         let message = call.config.get("message").cloned().unwrap_or_default();
-        ToolOutcome::ok(Json::object([
-            ("status", Json::from("ok")),
-            ("message", message),
-        ]))
+        ToolOutcome::ok(Json::object([("status", Json::from("ok")), ("message", message)]))
     }
 }

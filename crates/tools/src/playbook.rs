@@ -53,10 +53,9 @@ fn read_child_request(call: &ToolCall) -> Result<ChildRequest, TaskError> {
     };
     let definition = match (scalar("catalog_id")?, config.text("path")?) {
         (Some(id), _) => ChildDefinition::Id(id),
-        (None, Some(path)) => ChildDefinition::Path {
-            path: path.to_owned(),
-            version: scalar("version")?,
-        },
+        (None, Some(path)) => {
+            ChildDefinition::Path { path: path.to_owned(), version: scalar("version")? }
+        }
         (None, None) => return Err(missing_key("'path' or 'catalog_id'")),
     };
     // `input` of the task overrides its `payload`.

@@ -25,11 +25,7 @@ impl GroupLeader {
     /// Starts a command as the leader of a new group. Captures its outputs if `capture` is true.
     pub(crate) fn spawn(command: &mut Command, capture: bool) -> io::Result<Self> {
         let output = || {
-            if capture {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            }
+            if capture { Stdio::piped() } else { Stdio::null() }
         };
         let child = command
             .stdout(output())
@@ -108,10 +104,7 @@ impl OutputCapture {
 
     /// Returns the output so far and starts an empty capture.
     pub(crate) fn take_output(&mut self) -> CapturedOutput {
-        CapturedOutput {
-            stdout: self.stdout.take_buffer(),
-            stderr: self.stderr.take_buffer(),
-        }
+        CapturedOutput { stdout: self.stdout.take_buffer(), stderr: self.stderr.take_buffer() }
     }
 }
 
@@ -190,9 +183,7 @@ impl CappedBuffer {
             lines = &lines[..line_end.unwrap_or(0)];
         }
         let text = String::from_utf8_lossy(lines);
-        text.lines()
-            .rfind(|line| !line.trim().is_empty())
-            .map(|line| line.trim().to_owned())
+        text.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
     }
 
     fn to_json_text(&self) -> Json {

@@ -80,10 +80,8 @@ impl Program<'_> {
 
     /// Returns the command line to start, wrapped in the sandbox for user code.
     fn launch_command(&self, settings: &Settings) -> Result<LaunchCommand, TaskError> {
-        let command = LaunchCommand {
-            argv: self.argv.clone(),
-            environment: self.environment.to_vec(),
-        };
+        let command =
+            LaunchCommand { argv: self.argv.clone(), environment: self.environment.to_vec() };
         match self.private_dir {
             Some(private) => wrap_in_sandbox(settings, private, self.working_dir, command),
             None => Ok(command),
@@ -163,9 +161,8 @@ pub(crate) fn task_environment(
     settings: &Settings,
 ) -> Result<Vec<(String, String)>, TaskError> {
     let task_variables = Config(&call.config).text_map("env")?;
-    if let Some((name, _)) = task_variables
-        .iter()
-        .find(|(name, value)| !is_valid_variable(name, value))
+    if let Some((name, _)) =
+        task_variables.iter().find(|(name, value)| !is_valid_variable(name, value))
     {
         return Err(invalid_variable(name));
     }
@@ -201,9 +198,7 @@ pub(crate) fn invalid_variable(name: &str) -> TaskError {
 pub(crate) fn create_private_dir(settings: &Settings) -> Result<TempDir, TaskError> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut builder = tempfile::Builder::new();
-    let builder = builder
-        .prefix("noetl-")
-        .permissions(std::fs::Permissions::from_mode(0o700));
+    let builder = builder.prefix("noetl-").permissions(std::fs::Permissions::from_mode(0o700));
     let folder = match &settings.scratch {
         Some(parent) => builder.tempdir_in(parent),
         None => builder.tempdir(),
@@ -217,11 +212,7 @@ pub(crate) fn create_private_dir(settings: &Settings) -> Result<TempDir, TaskErr
 /// Exit code of a process, as shells report it.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
-    let by_signal = || {
-        status
-            .signal()
-            .map_or(-1, |signal| SIGNAL_EXIT_BASE + signal)
-    };
+    let by_signal = || status.signal().map_or(-1, |signal| SIGNAL_EXIT_BASE + signal);
     status.code().unwrap_or_else(by_signal)
 }
 

@@ -50,9 +50,7 @@ impl ScriptTool {
                  'kubernetes'; leave 'job' out to run it on the worker",
             ));
         }
-        let script = config
-            .map("script")?
-            .ok_or_else(|| missing_key("'script'"))?;
+        let script = config.map("script")?.ok_or_else(|| missing_key("'script'"))?;
         let source = self.sources.load_script(Config(script)).await?;
         let mut environment = task_environment(call, &self.settings)?;
         let scratch = create_private_dir(&self.settings)?;
@@ -69,9 +67,7 @@ impl ScriptTool {
         argv.extend(read_args(config, "args")?);
         // The script is stored outside its working directory, which starts empty.
         let work_dir = scratch.path().join("work");
-        tokio::fs::create_dir(&work_dir)
-            .await
-            .map_err(|error| script_write_error(&error))?;
+        tokio::fs::create_dir(&work_dir).await.map_err(|error| script_write_error(&error))?;
         let working_dir = work_dir.join(config.text("cwd")?.unwrap_or("."));
         let program = Program {
             argv,
@@ -120,9 +116,7 @@ fn find_interpreter(source: &LoadedScript, settings: &Settings) -> Result<Vec<St
         let line = rest.lines().next().unwrap_or("").trim();
         let (program, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         if program.is_empty() {
-            return Err(unknown_interpreter(
-                "its first line is '#!' without a program",
-            ));
+            return Err(unknown_interpreter("its first line is '#!' without a program"));
         }
         let argv = [program, argument.trim()].into_iter();
         let argv = argv.filter(|part| !part.is_empty());
@@ -135,9 +129,7 @@ fn find_interpreter(source: &LoadedScript, settings: &Settings) -> Result<Vec<St
         None | Some("sh") => Ok(vec!["sh".to_owned()]),
         Some("bash") => Ok(vec!["bash".to_owned()]),
         Some("py") => Ok(vec![settings.python.interpreter.clone()]),
-        Some(other) => Err(unknown_interpreter(&format!(
-            "the extension '.{other}' is unknown"
-        ))),
+        Some(other) => Err(unknown_interpreter(&format!("the extension '.{other}' is unknown"))),
     }
 }
 
@@ -152,11 +144,7 @@ fn unknown_interpreter(reason: &str) -> TaskError {
 }
 
 fn script_outcome(status: ExitStatus, output: &CapturedOutput, elapsed: Duration) -> ToolOutcome {
-    let status_text = if status.success() {
-        "completed"
-    } else {
-        "failed"
-    };
+    let status_text = if status.success() { "completed" } else { "failed" };
     let elapsed = Json::from_f64(elapsed.as_secs_f64()).unwrap_or_default();
     let mut data = JsonMap::from([
         ("status".into(), Json::from(status_text)),
@@ -169,11 +157,7 @@ fn script_outcome(status: ExitStatus, output: &CapturedOutput, elapsed: Duration
     }
     let last_line = output.last_line();
     let error = (!status.success()).then(|| exit_error("the script", status, last_line.as_deref()));
-    ToolOutcome {
-        data: data.into(),
-        error,
-        ..ToolOutcome::default()
-    }
+    ToolOutcome { data: data.into(), error, ..ToolOutcome::default() }
 }
 
 #[cfg(test)]
@@ -184,10 +168,7 @@ mod tests {
     fn selects_script_interpreter() {
         let settings = Settings::default();
         let read = |text: &str, uri: Option<&str>| {
-            let source = LoadedScript {
-                text: text.into(),
-                uri: uri.map(str::to_owned),
-            };
+            let source = LoadedScript { text: text.into(), uri: uri.map(str::to_owned) };
             find_interpreter(&source, &settings).map(|argv| argv.join("|"))
         };
         for (text, uri, expected) in [
@@ -196,11 +177,7 @@ mod tests {
             ("echo", Some("/a.d/b.sh"), "sh"),
             ("x", Some("b.bash"), "bash"),
             ("x", Some("https://h/b.py?v=1.js#x"), "python3"),
-            (
-                "#!/usr/bin/env python3\nx",
-                Some("b.sh"),
-                "/usr/bin/env|python3",
-            ),
+            ("#!/usr/bin/env python3\nx", Some("b.sh"), "/usr/bin/env|python3"),
             ("#! /bin/awk -f  \nx", None, "/bin/awk|-f"),
             ("#!/usr/bin/env -S a b\n", None, "/usr/bin/env|-S a b"),
         ] {
@@ -209,11 +186,7 @@ mod tests {
         for (text, uri) in [("x", Some("a.js")), ("#!\nx", None)] {
             let error = read(text, uri).unwrap_err();
             assert_eq!(error.kind, TaskErrorKind::Schema);
-            assert!(
-                error.message.contains("no interpreter"),
-                "{}",
-                error.message
-            );
+            assert!(error.message.contains("no interpreter"), "{}", error.message);
         }
     }
 }

@@ -101,9 +101,7 @@ fn find_location<'s>(
         text.ok_or_else(|| wrong_type(key, "a text", value))
     };
     let content = find_value(&["content", "code"]);
-    let uri = script
-        .get("uri")
-        .or_else(|| find_value(&["uri", "path", "url", "endpoint"]));
+    let uri = script.get("uri").or_else(|| find_value(&["uri", "path", "url", "endpoint"]));
     match kind {
         Some("inline") => text("script.content", content).map(ScriptLocation::Inline),
         None if content.is_some() => text("script.content", content).map(ScriptLocation::Inline),
@@ -154,50 +152,26 @@ mod tests {
     fn parses_source_forms() {
         for (script, expected) in [
             (r#"{"content": "x"}"#, r#"Inline("x")"#),
-            (
-                r#"{"type": "inline", "content": "x", "uri": "u"}"#,
-                r#"Inline("x")"#,
-            ),
-            (
-                r#"{"source": {"type": "inline", "code": "x"}}"#,
-                r#"Inline("x")"#,
-            ),
+            (r#"{"type": "inline", "content": "x", "uri": "u"}"#, r#"Inline("x")"#),
+            (r#"{"source": {"type": "inline", "code": "x"}}"#, r#"Inline("x")"#),
             (r#"{"uri": "/a.py"}"#, r#"File("/a.py")"#),
             (r#"{"uri": "file:///a.py"}"#, r#"File("file:///a.py")"#),
             (r#"{"type": "local", "uri": "a.sh"}"#, r#"File("a.sh")"#),
-            (
-                r#"{"source": {"type": "file", "path": "/a"}}"#,
-                r#"File("/a")"#,
-            ),
+            (r#"{"source": {"type": "file", "path": "/a"}}"#, r#"File("/a")"#),
             (r#"{"source": "file", "uri": "/a"}"#, r#"File("/a")"#),
             (r#"{"uri": "https://h/a"}"#, r#"Web("https://h/a")"#),
-            (
-                r#"{"source": {"type": "http", "endpoint": "http://h"}}"#,
-                r#"Web("http://h")"#,
-            ),
+            (r#"{"source": {"type": "http", "endpoint": "http://h"}}"#, r#"Web("http://h")"#),
         ] {
             assert_eq!(parse_source(script).as_deref(), Ok(expected), "{script}");
         }
         for (script, part) in [
-            (
-                r#"{"type": "inline"}"#,
-                "schema: 'script.content' is missing",
-            ),
+            (r#"{"type": "inline"}"#, "schema: 'script.content' is missing"),
             (r#"{"type": "file"}"#, "schema: 'script.uri' is missing"),
             ("{}", "schema: 'script.uri' is missing"),
-            (
-                r#"{"content": 1}"#,
-                "schema: 'script.content' must be a text",
-            ),
+            (r#"{"content": 1}"#, "schema: 'script.content' must be a text"),
             (r#"{"source": 1}"#, "schema: 'script.source' must be a map"),
-            (
-                r#"{"type": "gcs", "uri": "gs://b/k"}"#,
-                "unsupported: scripts of type 'gcs'",
-            ),
-            (
-                r#"{"uri": "s3://b/k"}"#,
-                "unsupported: the script 's3://b/k'",
-            ),
+            (r#"{"type": "gcs", "uri": "gs://b/k"}"#, "unsupported: scripts of type 'gcs'"),
+            (r#"{"uri": "s3://b/k"}"#, "unsupported: the script 's3://b/k'"),
         ] {
             let error = parse_source(script).unwrap_err();
             assert!(error.starts_with(part), "{error}");

@@ -241,10 +241,7 @@ impl ProcessLimits {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = u64::try_from(processors).unwrap_or(u64::MAX);
         // The limit is slightly above the timeout, so that a call fails with the timeout.
-        let max_seconds = timeout
-            .as_secs()
-            .saturating_add(2)
-            .saturating_mul(processors);
+        let max_seconds = timeout.as_secs().saturating_add(2).saturating_mul(processors);
         self.cpu_seconds.unwrap_or(max_seconds)
     }
 }

@@ -88,9 +88,7 @@ fn read_commands(config: Config<'_>) -> Result<Vec<String>, TaskError> {
     let Some(list) = config.get("cmds") else {
         return Err(missing_key("'command' or 'cmds'"));
     };
-    let items = list
-        .as_list()
-        .ok_or_else(|| wrong_type("cmds", "a list", list))?;
+    let items = list.as_list().ok_or_else(|| wrong_type("cmds", "a list", list))?;
     let command = |item: &Json| {
         let text = item.as_str().map(str::to_owned);
         text.ok_or_else(|| wrong_type("cmds", "a list of texts", item))

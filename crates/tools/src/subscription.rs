@@ -38,10 +38,7 @@ pub(crate) struct SubscriptionTool {
 
 impl SubscriptionTool {
     pub(crate) fn new(settings: Arc<Settings>, connections: Arc<Connections>) -> Self {
-        Self {
-            settings,
-            connections,
-        }
+        Self { settings, connections }
     }
 
     async fn run_operation(&self, call: &ToolCall) -> Result<Json, TaskError> {
@@ -87,24 +84,14 @@ impl SubscriptionTool {
             "manual" => "manual",
             "none" => "none",
             other => {
-                return Err(wrong_type(
-                    "ack",
-                    "on_success, manual or none",
-                    &Json::from(other),
-                ));
+                return Err(wrong_type("ack", "on_success, manual or none", &Json::from(other)));
             }
         };
         let fetched = fetch_messages(jetstream, &request).await?;
-        let acked = if mode == "on_success" {
-            acknowledge_all(&fetched).await?
-        } else {
-            0
-        };
+        let acked = if mode == "on_success" { acknowledge_all(&fetched).await? } else { 0 };
         // The caller can still acknowledge the remaining messages.
-        let ack_ids: Vec<Json> = fetched[acked..]
-            .iter()
-            .map(|message| Json::from(&*message.ack_id))
-            .collect();
+        let ack_ids: Vec<Json> =
+            fetched[acked..].iter().map(|message| Json::from(&*message.ack_id)).collect();
         let messages: Vec<Json> = fetched.into_iter().map(|message| message.json).collect();
         Ok(Json::object([
             ("status", Json::from("success")),
@@ -126,12 +113,8 @@ async fn send_acks(
     operation: &str,
     kind: AckKind,
 ) -> Result<Json, TaskError> {
-    let ack_ids = config
-        .get("ack_ids")
-        .ok_or_else(|| missing_key("'ack_ids'"))?;
-    let ids = ack_ids
-        .as_list()
-        .ok_or_else(|| wrong_type("ack_ids", "a list", ack_ids))?;
+    let ack_ids = config.get("ack_ids").ok_or_else(|| missing_key("'ack_ids'"))?;
+    let ids = ack_ids.as_list().ok_or_else(|| wrong_type("ack_ids", "a list", ack_ids))?;
     let payload = Bytes::from(kind);
     let mut acked = 0_u64;
     for id in ids {
@@ -139,10 +122,7 @@ async fn send_acks(
         // Any other subject would let a task publish to an arbitrary subject.
         let subject =
             subject.ok_or_else(|| wrong_type("ack_ids", "a list of ids from a poll", id))?;
-        let reply = jetstream
-            .client()
-            .request(subject.to_owned(), payload.clone())
-            .await;
+        let reply = jetstream.client().request(subject.to_owned(), payload.clone()).await;
         reply
             .map_err(|error| nats_error("a message cannot be acknowledged or rejected", &error))?;
         acked += 1;
@@ -151,10 +131,7 @@ async fn send_acks(
         ("status", Json::from("success")),
         ("source", Json::from("nats")),
         ("operation", Json::from(operation)),
-        (
-            "count",
-            Json::from(u64::try_from(ids.len()).unwrap_or(u64::MAX)),
-        ),
+        ("count", Json::from(u64::try_from(ids.len()).unwrap_or(u64::MAX))),
         ("messages", Json::list([])),
         ("acked", Json::from(acked)),
         ("ack_mode", Json::from("manual")),

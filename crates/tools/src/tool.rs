@@ -40,10 +40,7 @@ pub(crate) struct CallContext {
 impl CallContext {
     /// Creates a context, with a handle to the control plane if there is one.
     pub(crate) fn new(platform: PlatformHandle) -> Self {
-        Self {
-            group: Mutex::default(),
-            platform,
-        }
+        Self { group: Mutex::default(), platform }
     }
 
     /// Returns the control plane.

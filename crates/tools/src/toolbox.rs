@@ -78,9 +78,7 @@ pub struct Toolbox {
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Toolbox")
-            .field("kinds", &self.kinds())
-            .finish_non_exhaustive()
+        f.debug_struct("Toolbox").field("kinds", &self.kinds()).finish_non_exhaustive()
     }
 }
 
@@ -90,10 +88,7 @@ impl Toolbox {
         settings.output_cap = settings.output_cap.min(MAX_OUTPUT_SIZE);
         let settings = Arc::new(settings);
         let http_client = Arc::new(HttpClient::new(settings.egress.clone()));
-        let sources = Arc::new(ScriptLoader::new(
-            Arc::clone(&settings),
-            Arc::clone(&http_client),
-        ));
+        let sources = Arc::new(ScriptLoader::new(Arc::clone(&settings), Arc::clone(&http_client)));
         let sqlite = Arc::new(SqliteTool::new(Arc::clone(&settings), Arc::clone(&sources)));
         let connections = Arc::new(Connections::default());
         Self {
@@ -137,10 +132,9 @@ impl Toolbox {
         let context = CallContext::new(platform);
         let mut outcome = match self.find_tool(call.kind) {
             Some(tool) => run_with_timeout(tool, &call, &context, &cancel).await,
-            None => ToolOutcome::error(
-                TaskErrorKind::Unsupported,
-                unsupported_kind_message(call.kind),
-            ),
+            None => {
+                ToolOutcome::error(TaskErrorKind::Unsupported, unsupported_kind_message(call.kind))
+            }
         };
         if let Some(error) = &mut outcome.error {
             error.task = Some(Text::from(call.label));
@@ -257,16 +251,10 @@ fn unsupported_kind_message(kind: ToolKind) -> String {
 /// Outcome of a cancelled call. Keeps the data that it has produced so far.
 fn cancelled_outcome(outcome: ToolOutcome) -> ToolOutcome {
     let stopped = ToolOutcome::error(TaskErrorKind::Cancelled, "the task was cancelled");
-    ToolOutcome {
-        error: stopped.error,
-        ..outcome
-    }
+    ToolOutcome { error: stopped.error, ..outcome }
 }
 
 fn timed_out_outcome(after: Duration) -> ToolOutcome {
     let after = Millis::from(after);
-    ToolOutcome::error(
-        TaskErrorKind::Timeout,
-        format!("the task did not end within {after}"),
-    )
+    ToolOutcome::error(TaskErrorKind::Timeout, format!("the task did not end within {after}"))
 }

@@ -67,12 +67,7 @@ pub struct OutOfRangeError {
 
 impl OutOfRangeError {
     fn new<T: fmt::Display>(what: &'static str, value: impl fmt::Display, min: T, max: T) -> Self {
-        Self {
-            what,
-            value: value.to_string(),
-            min: min.to_string(),
-            max: max.to_string(),
-        }
+        Self { what, value: value.to_string(), min: min.to_string(), max: max.to_string() }
     }
 }
 
@@ -196,10 +191,7 @@ pub struct ExecutionDepth(u32);
 
 /// Error for playbooks that call each other too deeply, most often a playbook that calls itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "playbooks call each other more than {} levels deep",
-    ExecutionDepth::MAX
-)]
+#[error("playbooks call each other more than {} levels deep", ExecutionDepth::MAX)]
 pub struct CallDepthError;
 
 impl ExecutionDepth {
@@ -307,10 +299,7 @@ mod tests {
         assert_eq!(PageLimit::new(500), Ok(PageLimit::MAX));
         for wrong in [0, 501, -1, i64::MIN, i64::MAX] {
             let error = PageLimit::new(wrong).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!("limit = {wrong} is out of range 1..500")
-            );
+            assert_eq!(error.to_string(), format!("limit = {wrong} is out of range 1..500"));
         }
         assert_eq!(Priority::new(-100), Ok(Priority::MIN));
         assert!(Priority::new(101).is_err());
@@ -319,13 +308,9 @@ mod tests {
 
     #[test]
     fn clamps_to_nearest_limit() {
-        for (requested, expected) in [
-            (i64::MIN, 1),
-            (0, 1),
-            (100, 100),
-            (1000, 1000),
-            (i64::MAX, 1000),
-        ] {
+        for (requested, expected) in
+            [(i64::MIN, 1), (0, 1), (100, 100), (1000, 1000), (i64::MAX, 1000)]
+        {
             assert_eq!(OutboxClaimLimit::clamped(requested).get(), expected);
         }
         assert_eq!(Priority::clamped(-1000), Priority::MIN);
@@ -334,15 +319,9 @@ mod tests {
     #[test]
     fn rejects_sizes_out_of_range() {
         assert_eq!(InlineBudget::default().get(), ByteSize::from_kib(64));
-        assert!(
-            InlineBudget::new(ByteSize::from_bytes(0))
-                .unwrap()
-                .is_exceeded_by(1)
-        );
+        assert!(InlineBudget::new(ByteSize::from_bytes(0)).unwrap().is_exceeded_by(1));
         assert_eq!(
-            InlineBudget::new(ByteSize::from_mib(2))
-                .unwrap_err()
-                .to_string(),
+            InlineBudget::new(ByteSize::from_mib(2)).unwrap_err().to_string(),
             "inline_max_bytes = 2MiB is out of range 0..1MiB"
         );
         assert!(PayloadLimit::new(ByteSize::from_bytes(0)).is_err());
@@ -364,15 +343,10 @@ mod tests {
 
     #[test]
     fn json_values_are_checked() {
-        assert_eq!(
-            serde_json::from_str::<LeaseBatchSize>("7").unwrap().get(),
-            7
-        );
+        assert_eq!(serde_json::from_str::<LeaseBatchSize>("7").unwrap().get(), 7);
         assert!(serde_json::from_str::<LeaseBatchSize>("101").is_err());
         assert_eq!(
-            serde_json::from_str::<InlineBudget>("\"1KiB\"")
-                .unwrap()
-                .get(),
+            serde_json::from_str::<InlineBudget>("\"1KiB\"").unwrap().get(),
             ByteSize::from_kib(1)
         );
         assert!(serde_json::from_str::<InlineBudget>("\"1GiB\"").is_err());

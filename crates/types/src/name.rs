@@ -72,11 +72,7 @@ impl NameRule {
         }
         let length = name.chars().count();
         if length > self.longest {
-            return Err(NameError::TooLong {
-                kind,
-                length,
-                longest: self.longest,
-            });
+            return Err(NameError::TooLong { kind, length, longest: self.longest });
         }
         for (at, found) in name.chars().enumerate() {
             if !(self.accepts)(at, found) {
@@ -318,10 +314,7 @@ fn check_path_segments(rule: &NameRule, path: &str) -> Result<(), NameError> {
             rule: rule.allowed,
         });
     }
-    match path
-        .split('/')
-        .find(|part| matches!(*part, "" | "." | ".."))
-    {
+    match path.split('/').find(|part| matches!(*part, "" | "." | "..")) {
         None => Ok(()),
         Some(segment) => Err(NameError::Segment {
             kind: rule.kind,
@@ -463,18 +456,12 @@ mod tests {
 
     #[test]
     fn validates_playbook_paths() {
-        for path in [
-            "hello",
-            "etl/nightly",
-            "a/b.c/d-e",
-            "My first playbook",
-            "größe/τ",
-        ] {
+        for path in ["hello", "etl/nightly", "a/b.c/d-e", "My first playbook", "größe/τ"] {
             assert!(PlaybookPath::new(path).is_ok(), "{path}");
         }
-        for path in [
-            "", "/a", "a/", "a//b", "a/../b", ".", " a", "a ", "a\nb", "a\\b", "a?b", "a#b", "a*",
-        ] {
+        for path in
+            ["", "/a", "a/", "a//b", "a/../b", ".", " a", "a ", "a\nb", "a\\b", "a?b", "a#b", "a*"]
+        {
             assert!(PlaybookPath::new(path).is_err(), "{path}");
         }
         assert_eq!(
@@ -526,11 +513,7 @@ mod tests {
     fn predefined_names_are_valid() {
         assert!(TenantId::check(TenantId::default().as_str()).is_ok());
         assert!(OrganizationId::check(OrganizationId::default().as_str()).is_ok());
-        for pool in [
-            PoolName::shared(),
-            PoolName::system(),
-            PoolName::subscription(),
-        ] {
+        for pool in [PoolName::shared(), PoolName::system(), PoolName::subscription()] {
             assert!(PoolName::check(pool.as_str()).is_ok());
         }
     }

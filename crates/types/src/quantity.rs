@@ -35,11 +35,7 @@ impl<'t> Quantity<'t> {
         if whole.is_empty() || fraction.is_some_and(str::is_empty) {
             return Err(QuantityError::Shape);
         }
-        Ok(Self {
-            whole,
-            fraction,
-            unit,
-        })
+        Ok(Self { whole, fraction, unit })
     }
 
     /// True if the number has a decimal point.
@@ -66,9 +62,6 @@ impl<'t> Quantity<'t> {
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .bytes()
-        .position(|byte| !byte.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }

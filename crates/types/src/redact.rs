@@ -60,10 +60,7 @@ struct SecretLimits {
 }
 
 impl SecretLimits {
-    const UNLIMITED: Self = Self {
-        texts: usize::MAX,
-        bytes: usize::MAX,
-    };
+    const UNLIMITED: Self = Self { texts: usize::MAX, bytes: usize::MAX };
 }
 
 impl SecretSet {
@@ -84,9 +81,7 @@ impl SecretSet {
             Json::Int(number) => self.add_text_limited(&number.to_string(), limits),
             Json::UInt(number) => self.add_text_limited(&number.to_string(), limits),
             Json::List(items) => items.iter().for_each(|item| self.add_limited(item, limits)),
-            Json::Map(fields) => fields
-                .values()
-                .for_each(|field| self.add_limited(field, limits)),
+            Json::Map(fields) => fields.values().for_each(|field| self.add_limited(field, limits)),
             Json::Null | Json::Bool(_) | Json::Float(_) => {}
         }
     }
@@ -150,9 +145,7 @@ impl SecretSet {
         if self.is_empty() {
             return None;
         }
-        let patterns = self
-            .patterns
-            .get_or_init(|| SecretPatterns::from_secrets(&self.texts));
+        let patterns = self.patterns.get_or_init(|| SecretPatterns::from_secrets(&self.texts));
         let mut redacted = String::new();
         let mut copied_end = 0;
         for found in patterns.find_in(text, !self.only_whole) {
@@ -214,9 +207,7 @@ impl SecretSet {
     #[must_use]
     pub fn redact_fields(&self, fields: JsonMap) -> JsonMap {
         let fields = fields.into_iter();
-        fields
-            .map(|(name, value)| (name, self.redact_json(value)))
-            .collect()
+        fields.map(|(name, value)| (name, self.redact_json(value))).collect()
     }
 
     fn redact_number(&self, digits: &str, value: Json) -> Json {

@@ -62,33 +62,22 @@ macro_rules! inline {
 
 inline!(Text, |_generator| json_schema!({ "type": "string" }));
 inline!(Json, |_generator| json_schema!(true));
-inline!(
-    Timestamp,
-    |_generator| json_schema!({ "type": "string", "format": "date-time" })
-);
-inline!(
-    Digest,
-    |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
-);
+inline!(Timestamp, |_generator| json_schema!({ "type": "string", "format": "date-time" }));
+inline!(Digest, |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }));
 inline!(Seq, |_generator| number_schema());
 inline!(EventNumber, |_generator| number_schema());
-inline!(EventName, |_generator| name_schema(
-    crate::limits::MAX_EVENT_NAME_CHARS
-));
+inline!(EventName, |_generator| name_schema(crate::limits::MAX_EVENT_NAME_CHARS));
 inline!(StatusName, |_generator| json_schema!({ "type": "string" }));
 
 /// An id that is written as a number. See [`crate::id::as_number`].
 #[derive(Debug)]
 pub struct IdNumber;
 
-inline!(
-    IdNumber,
-    |generator| if generator.contract().is_serialize() {
-        number_schema()
-    } else {
-        id_schema(generator)
-    }
-);
+inline!(IdNumber, |generator| if generator.contract().is_serialize() {
+    number_schema()
+} else {
+    id_schema(generator)
+});
 
 impl JsonSchema for TaskError {
     fn schema_name() -> Cow<'static, str> {

@@ -44,10 +44,7 @@ impl Scope {
     /// True if the scope is for components of the platform itself. No other scope implies an
     /// internal scope.
     pub const fn is_internal(self) -> bool {
-        matches!(
-            self,
-            Self::InternalOutbox | Self::InternalProject | Self::InternalRetention
-        )
+        matches!(self, Self::InternalOutbox | Self::InternalProject | Self::InternalRetention)
     }
 
     const fn bit(self) -> u16 {
@@ -86,10 +83,7 @@ impl ScopeSet {
 
     /// Returns the scopes in the order of declaration.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL
-            .iter()
-            .copied()
-            .filter(move |scope| self.contains(*scope))
+        Scope::ALL.iter().copied().filter(move |scope| self.contains(*scope))
     }
 }
 

@@ -31,10 +31,7 @@ string_enum! {
 impl SecretOperation {
     /// True if the operation reveals a secret to the caller.
     pub const fn reveals_secret(self) -> bool {
-        matches!(
-            self,
-            Self::Read | Self::Issue | Self::IssueSealed | Self::KeychainGet
-        )
+        matches!(self, Self::Read | Self::Issue | Self::IssueSealed | Self::KeychainGet)
     }
 }
 
@@ -44,10 +41,8 @@ mod tests {
 
     #[test]
     fn stored_operation_names_are_stable() {
-        let names: Vec<&str> = SecretOperation::ALL
-            .iter()
-            .map(|operation| operation.as_str())
-            .collect();
+        let names: Vec<&str> =
+            SecretOperation::ALL.iter().map(|operation| operation.as_str()).collect();
         let expected = "set inspect read issue issue_sealed delete rotate keychain.put keychain.get keychain.delete";
         assert_eq!(names.join(" "), expected);
     }

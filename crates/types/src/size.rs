@@ -153,37 +153,22 @@ mod tests {
             ("2GiB", 2_147_483_648),
             (" 1KiB ", 1024),
         ] {
-            assert_eq!(
-                ByteSize::parse(text),
-                Ok(ByteSize::from_bytes(bytes)),
-                "{text}"
-            );
+            assert_eq!(ByteSize::parse(text), Ok(ByteSize::from_bytes(bytes)), "{text}");
         }
-        assert_eq!(
-            ByteSize::from_json(&Json::from(512_u64)),
-            Ok(ByteSize::from_bytes(512))
-        );
+        assert_eq!(ByteSize::from_json(&Json::from(512_u64)), Ok(ByteSize::from_bytes(512)));
     }
 
     #[test]
     fn rejects_invalid_sizes() {
-        for text in [
-            "", "KiB", "64KB", "64kib", "64K", "64 KiB", "1.5", "-1", "1e3", "64B",
-        ] {
+        for text in ["", "KiB", "64KB", "64kib", "64K", "64 KiB", "1.5", "-1", "1e3", "64B"] {
             let error = ByteSize::parse(text).unwrap_err();
             assert!(matches!(error, SizeTextError::Shape(_)), "{text}: {error}");
         }
         for text in ["18446744073709551616", "17179869184GiB"] {
             let error = ByteSize::parse(text).unwrap_err();
-            assert!(
-                matches!(error, SizeTextError::TooLarge(_)),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, SizeTextError::TooLarge(_)), "{text}: {error}");
         }
-        assert_eq!(
-            ByteSize::from_json(&Json::Bool(true)),
-            Err(SizeTextError::Type("bool"))
-        );
+        assert_eq!(ByteSize::from_json(&Json::Bool(true)), Err(SizeTextError::Type("bool")));
     }
 
     #[test]

@@ -158,11 +158,7 @@ impl StatusName {
     /// Returns this status, or `other` if there is no status.
     #[must_use]
     pub fn or(self, other: EventStatus) -> Self {
-        if self.is_none() {
-            Self::Known(other)
-        } else {
-            self
-        }
+        if self.is_none() { Self::Known(other) } else { self }
     }
 }
 
@@ -234,22 +230,12 @@ mod tests {
     /// The names are stored and sent, so a changed snapshot is a change of the format.
     #[test]
     fn status_names_are_stable() {
-        let events: Vec<&str> = EventStatus::ALL
-            .iter()
-            .map(|status| status.as_str())
-            .collect();
-        let executions: Vec<&str> = ExecutionStatus::ALL
-            .iter()
-            .map(|status| status.as_str())
-            .collect();
-        let commands: Vec<&str> = CommandStatus::ALL
-            .iter()
-            .map(|status| status.as_str())
-            .collect();
+        let events: Vec<&str> = EventStatus::ALL.iter().map(|status| status.as_str()).collect();
+        let executions: Vec<&str> =
+            ExecutionStatus::ALL.iter().map(|status| status.as_str()).collect();
+        let commands: Vec<&str> = CommandStatus::ALL.iter().map(|status| status.as_str()).collect();
         insta::assert_snapshot!(
-            [events, executions, commands]
-                .map(|names| names.join(" "))
-                .join("\n")
+            [events, executions, commands].map(|names| names.join(" ")).join("\n")
         );
     }
 
@@ -275,10 +261,7 @@ mod tests {
     #[test]
     fn status_name_has_one_form() {
         assert_eq!(StatusName::parse(""), Ok(StatusName::None));
-        assert_eq!(
-            StatusName::parse("FAILED"),
-            Ok(StatusName::Known(EventStatus::Failed))
-        );
+        assert_eq!(StatusName::parse("FAILED"), Ok(StatusName::Known(EventStatus::Failed)));
         let custom = StatusName::parse("almost").unwrap();
         assert_eq!((custom.as_str(), custom.known_status()), ("almost", None));
         assert_eq!(custom.clone().or(EventStatus::Open), custom);

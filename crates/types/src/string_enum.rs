@@ -17,10 +17,7 @@ pub struct UnknownValueError {
 
 impl UnknownValueError {
     pub(crate) fn new(what: &'static str, word: &str) -> Self {
-        Self {
-            what,
-            word: excerpt(word),
-        }
+        Self { what, word: excerpt(word) }
     }
 }
 

@@ -169,11 +169,7 @@ where
     D: Deserializer<'de>,
     E: fmt::Display,
 {
-    deserializer.deserialize_str(TextVisitor {
-        expected,
-        parse,
-        value: PhantomData,
-    })
+    deserializer.deserialize_str(TextVisitor { expected, parse, value: PhantomData })
 }
 
 struct TextVisitor<T, P> {

@@ -27,10 +27,7 @@ impl TraceContext {
             return None;
         }
         let [_] = parse_hex(flags)?;
-        let context = Self {
-            trace: parse_hex(trace)?,
-            span: parse_hex(span)?,
-        };
+        let context = Self { trace: parse_hex(trace)?, span: parse_hex(span)? };
         (context.trace != [0; 16] && context.span != [0; 8]).then_some(context)
     }
 
@@ -38,14 +35,9 @@ impl TraceContext {
     pub fn for_execution(execution_id: ExecutionId, started_in: Option<Self>) -> Self {
         let id = execution_id.to_string();
         let digest = sha256_of_parts(&[b"noetl run ", id.as_bytes()]);
-        let trace = started_in.map_or_else(
-            || nonzero_prefix(digest.as_bytes(), 0),
-            |parent| parent.trace,
-        );
-        Self {
-            trace,
-            span: nonzero_prefix(digest.as_bytes(), 16),
-        }
+        let trace =
+            started_in.map_or_else(|| nonzero_prefix(digest.as_bytes(), 0), |parent| parent.trace);
+        Self { trace, span: nonzero_prefix(digest.as_bytes(), 16) }
     }
 
     /// Returns the span of one pass through a step.
@@ -62,10 +54,7 @@ impl TraceContext {
 
     fn child_span(self, what: &str) -> Self {
         let digest = sha256_of_parts(&[&self.trace, &self.span, what.as_bytes()]);
-        Self {
-            span: nonzero_prefix(digest.as_bytes(), 0),
-            ..self
-        }
+        Self { span: nonzero_prefix(digest.as_bytes(), 0), ..self }
     }
 
     /// Returns the trace id in hexadecimal.

@@ -49,11 +49,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(max_weight: usize) -> Self {
         Self {
             max_weight,
-            inner: Mutex::new(CacheState {
-                entries: HashMap::new(),
-                use_counter: 0,
-                weight: 0,
-            }),
+            inner: Mutex::new(CacheState { entries: HashMap::new(), use_counter: 0, weight: 0 }),
         }
     }
 
@@ -68,11 +64,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
             return Ok(value.clone());
         }
         // A request that is dropped or fails removes its empty entry.
-        let guard = FetchGuard {
-            cache: self,
-            key,
-            cell,
-        };
+        let guard = FetchGuard { cache: self, key, cell };
         let fetched = guard.cell.get_or_try_init(|| async {
             let (value, weight) = fetch.await?;
             self.set_weight(key, &guard.cell, weight);
@@ -89,11 +81,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         let mut inner = self.lock_state();
         inner.use_counter += 1;
         let time = inner.use_counter;
-        let new = || CacheEntry {
-            cell: Arc::default(),
-            weight: 0,
-            last_used: time,
-        };
+        let new = || CacheEntry { cell: Arc::default(), weight: 0, last_used: time };
         let entry = inner.entries.entry(key.clone()).or_insert_with(new);
         entry.last_used = time;
         Arc::clone(&entry.cell)
@@ -104,11 +92,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     fn set_weight(&self, key: &K, cell: &Arc<OnceCell<V>>, weight: usize) {
         let weight = weight.max(1);
         let mut inner = self.lock_state();
-        let CacheState {
-            entries,
-            weight: sum,
-            ..
-        } = &mut *inner;
+        let CacheState { entries, weight: sum, .. } = &mut *inner;
         match entries.get_mut(key) {
             Some(entry) if Arc::ptr_eq(&entry.cell, cell) => entry.weight = weight,
             Some(_) | None => return,

@@ -36,18 +36,12 @@ pub(crate) async fn run_command(
     command: LeasedCommand,
     permit: OwnedSemaphorePermit,
 ) {
-    let lease = context
-        .leases
-        .add_lease(&command, context.shutdown.child_token());
+    let lease = context.leases.add_lease(&command, context.shutdown.child_token());
     let (started_at, started) = (context.now(), Instant::now());
     let in_flight = context.metrics.start_command(&command);
     let secrets = SecretResolver::new(Arc::clone(&context), command.execution_id);
-    let work = CommandRun {
-        context: &context,
-        lease: &lease,
-        command: &command,
-        secrets: &secrets,
-    };
+    let work =
+        CommandRun { context: &context, lease: &lease, command: &command, secrets: &secrets };
     let progress = ProgressReporter::new(&context, &lease, &command, started_at);
     let outcome = tokio::select! {
         biased;
@@ -81,19 +75,12 @@ pub(crate) async fn run_command(
         context.leases.release_lease(&lease);
         return;
     };
-    let report = build_report(
-        &command,
-        outcome,
-        progress.take_unacknowledged(),
-        started_at,
-        context.now(),
-    );
+    let report =
+        build_report(&command, outcome, progress.take_unacknowledged(), started_at, context.now());
     let report = report.redact_secrets(&secrets.secret_set.current_secrets());
     in_flight.finish_command(&report, started.elapsed());
     // The receiver lives as long as there are permits to run commands.
-    let _ = context
-        .report_queue
-        .send(OutgoingReport::new(report, lease, permit));
+    let _ = context.report_queue.send(OutgoingReport::new(report, lease, permit));
 }
 
 struct CommandRun<'w> {
@@ -106,11 +93,7 @@ struct CommandRun<'w> {
 impl CommandRun<'_> {
     /// Runs the command. Returns `None` if it was cancelled.
     async fn run(&self, progress: &ProgressReporter<'_>) -> Option<MachineOutcome> {
-        let prepared = self
-            .lease
-            .cancel
-            .run_until_cancelled(self.prepare_machine())
-            .await?;
+        let prepared = self.lease.cancel.run_until_cancelled(self.prepare_machine()).await?;
         match prepared {
             Ok(machine) => self.drive_machine(machine, progress).await,
             Err(error) => Some(failed_outcome(error)),
@@ -120,18 +103,14 @@ impl CommandRun<'_> {
     async fn prepare_machine(&self) -> Result<CommandMachine, TaskError> {
         let prepare = async {
             let definitions = &self.context.definitions;
-            let playbook = definitions
-                .get_definition(self.command.meta.catalog_id)
-                .await?;
+            let playbook = definitions.get_definition(self.command.meta.catalog_id).await?;
             self.secrets.set_playbook(&playbook);
             let spec = self.command_spec(playbook, self.load_context().await?);
             CommandMachine::new(spec)
                 .map(|machine| machine.with_secret_set(self.secrets.secret_set.clone()))
                 .map_err(|error| TaskError::new(TaskErrorKind::Schema, error.to_string()))
         };
-        self.before_deadline(prepare)
-            .await
-            .unwrap_or_else(|| Err(deadline_error()))
+        self.before_deadline(prepare).await.unwrap_or_else(|| Err(deadline_error()))
     }
 
     /// Loads the context of the command: inline, or from the result store.
@@ -248,15 +227,10 @@ impl CommandRun<'_> {
         }
         let call = self.tool_call(spec);
         let started = Instant::now();
-        let platform = self
-            .context
-            .platform_client
-            .with_secret_set(self.secrets.secret_set.clone());
+        let platform =
+            self.context.platform_client.with_secret_set(self.secrets.secret_set.clone());
         let platform = Arc::new(platform) as _;
-        let call = self
-            .context
-            .tools
-            .call(Some(platform), call, self.lease.cancel.clone());
+        let call = self.context.tools.call(Some(platform), call, self.lease.cancel.clone());
         let outcome = catch_panic(call).await;
         let outcome = outcome.unwrap_or_else(|panicked| {
             tracing::error!(
@@ -310,10 +284,9 @@ impl CommandRun<'_> {
         }
         trace::add_traceparent(self.command, spec.kind, &mut config);
         let (context, variables) = match spec.code_context {
-            Some(code_context) => (
-                Json::from(code_context.context),
-                Json::from(code_context.variables),
-            ),
+            Some(code_context) => {
+                (Json::from(code_context.context), Json::from(code_context.variables))
+            }
             None => (Json::empty_map(), Json::empty_map()),
         };
         ToolCall {
@@ -358,10 +331,10 @@ fn failed_outcome(error: TaskError) -> MachineOutcome {
 }
 
 fn to_frame_report(frame: command_machine::FrameReport) -> FrameReport {
-    let errors = frame.errors.into_iter().map(|row_error| RowError {
-        row: row_error.row,
-        error: row_error.error,
-    });
+    let errors = frame
+        .errors
+        .into_iter()
+        .map(|row_error| RowError { row: row_error.row, error: row_error.error });
     FrameReport {
         rows: frame.rows,
         done: frame.done,

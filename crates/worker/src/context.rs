@@ -74,10 +74,7 @@ impl WorkerContext {
         let kinds = settings.kinds.as_ref();
         let kinds = kinds.map(|kinds| kinds.iter().map(|kind| kind.as_str().into()).collect());
         let permits = usize::try_from(settings.max_concurrent.max(1)).unwrap_or(1);
-        let definitions = Arc::new(DefinitionCache::new(
-            Arc::clone(&api),
-            settings.payload_cache,
-        ));
+        let definitions = Arc::new(DefinitionCache::new(Arc::clone(&api), settings.payload_cache));
         let context = Self {
             platform_client: Arc::new(PlatformClient::new(
                 Arc::clone(&api),
@@ -156,11 +153,7 @@ impl WorkerContext {
             if let Some(granted) = granted_duration(&command) {
                 self.record_lease_duration(granted);
             }
-            tokio::spawn(crate::command::run_command(
-                Arc::clone(self),
-                command,
-                permit,
-            ));
+            tokio::spawn(crate::command::run_command(Arc::clone(self), command, permit));
         }
     }
 

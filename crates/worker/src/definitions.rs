@@ -66,9 +66,7 @@ impl DefinitionCache {
     pub(crate) async fn get_payload(&self, request: PayloadRequest) -> Result<Json, TaskError> {
         let key = (Arc::clone(&request.uri), request.sha256);
         let fetch = async {
-            let payload = self
-                .with_retries(|| self.api.resolve_result(&request.uri))
-                .await;
+            let payload = self.with_retries(|| self.api.resolve_result(&request.uri)).await;
             let payload = payload.map_err(|error| unavailable_error(&request.uri, &error))?;
             let weight = size_within(&payload, self.payload_max).unwrap_or(usize::MAX / 2);
             let payload = match request.sha256 {

@@ -42,11 +42,7 @@ pub(crate) async fn lease_renewal_loop(context: Arc<WorkerContext>) {
             let is_renewed = renew_leases(&context).await;
             // A failed renewal is repeated well before the next one would be due.
             let interval = context.renew_interval();
-            wait = if is_renewed {
-                interval
-            } else {
-                context.rng.with_jitter(interval / 4)
-            };
+            wait = if is_renewed { interval } else { context.rng.with_jitter(interval / 4) };
         }
     };
     let _ = shutdown.run_until_cancelled(renew).await;
@@ -69,18 +65,14 @@ async fn renew_leases(context: &WorkerContext) -> bool {
         {
             Ok(response) => {
                 for renewal in &response.leases {
-                    context
-                        .metrics
-                        .count_renewals(apply_renewal(batch, renewal), 1);
+                    context.metrics.count_renewals(apply_renewal(batch, renewal), 1);
                 }
             }
             Err(error) => {
                 tracing::warn!(worker_id = %context.settings.worker_id, "lease renewal failed: {error}");
                 is_renewed = false;
                 let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-                context
-                    .metrics
-                    .count_renewals(RenewalOutcome::Unanswered, count);
+                context.metrics.count_renewals(RenewalOutcome::Unanswered, count);
             }
         }
     }
@@ -93,10 +85,7 @@ fn apply_renewal(leases: &[Arc<ActiveLease>], renewal: &LeaseRenewal) -> Renewal
     if renewal.ok && !is_cancelled {
         return RenewalOutcome::Kept;
     }
-    if let Some(lease) = leases
-        .iter()
-        .find(|lease| lease.command_id == renewal.command_id)
-    {
+    if let Some(lease) = leases.iter().find(|lease| lease.command_id == renewal.command_id) {
         tracing::info!(
             execution_id = %lease.execution_id,
             command_id = %lease.command_id,
@@ -173,11 +162,8 @@ pub(crate) async fn register_worker(context: &WorkerContext) -> Result<(), Worke
     };
     let mut backoff = Backoff::new();
     loop {
-        match call_with_timeout(
-            REGISTRATION_TIMEOUT,
-            context.api.register_worker(worker.clone()),
-        )
-        .await
+        match call_with_timeout(REGISTRATION_TIMEOUT, context.api.register_worker(worker.clone()))
+            .await
         {
             Ok(_) => {
                 tracing::info!(worker_id = %settings.worker_id, pool = %settings.pool, "registered");
@@ -209,8 +195,5 @@ pub(crate) async fn deregister_worker(context: &WorkerContext, limit: Duration) 
 }
 
 fn worker_name(context: &WorkerContext) -> WorkerName {
-    WorkerName {
-        name: Text::from(&context.settings.worker_id),
-        kind: Some(WORKER_KIND.into()),
-    }
+    WorkerName { name: Text::from(&context.settings.worker_id), kind: Some(WORKER_KIND.into()) }
 }

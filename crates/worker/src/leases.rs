@@ -57,17 +57,14 @@ impl ActiveLease {
 
     /// Returns true if the deadline has passed.
     pub(crate) fn is_overdue(&self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| deadline <= Instant::now())
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 }
 
 /// Duration of the granted lease. `None` if the lease ends with the deadline of its command: it was
 /// truncated, and a renewal does not extend it.
 pub(crate) fn granted_duration(command: &LeasedCommand) -> Option<Millis> {
-    let is_truncated = command
-        .deadline_at
-        .is_some_and(|deadline| deadline <= command.lease_until);
+    let is_truncated = command.deadline_at.is_some_and(|deadline| deadline <= command.lease_until);
     (!is_truncated).then(|| command.lease_until.duration_since(command.claimed_at))
 }
 
@@ -84,9 +81,7 @@ impl ActiveLeases {
         cancel: CancellationToken,
     ) -> Arc<ActiveLease> {
         let lease = Arc::new(ActiveLease::new(command, cancel));
-        let earlier = self
-            .lock_leases()
-            .insert(lease.command_id, Arc::clone(&lease));
+        let earlier = self.lock_leases().insert(lease.command_id, Arc::clone(&lease));
         if let Some(earlier) = earlier {
             earlier.cancel.cancel();
         }

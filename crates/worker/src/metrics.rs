@@ -74,9 +74,7 @@ pub struct WorkerMetrics {
 
 impl fmt::Debug for WorkerMetrics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("WorkerMetrics")
-            .finish_non_exhaustive()
+        formatter.debug_struct("WorkerMetrics").finish_non_exhaustive()
     }
 }
 
@@ -121,8 +119,7 @@ impl WorkerMetrics {
             "worker_results_dropped" "Results that were dropped because the server did not accept them" dropped
         }
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        self.registry
-            .register("build", "Version of this build", build);
+        self.registry.register("build", "Version of this build", build);
     }
 
     /// Encodes all metrics in the Prometheus text format.
@@ -136,18 +133,12 @@ impl WorkerMetrics {
     pub(crate) fn start_command(self: &Arc<Self>, command: &LeasedCommand) -> InFlight {
         self.in_flight.inc();
         let kind = ToolKind::find_by_name(&command.action).map_or(OTHER_KIND, ToolKind::as_str);
-        InFlight {
-            metrics: Arc::clone(self),
-            kind,
-            outcome: "abandoned",
-        }
+        InFlight { metrics: Arc::clone(self), kind, outcome: "abandoned" }
     }
 
     /// Counts lease renewals.
     pub(crate) fn count_renewals(&self, renewal: RenewalOutcome, leases: u64) {
-        let labels = RenewalLabels {
-            outcome: renewal.as_str(),
-        };
+        let labels = RenewalLabels { outcome: renewal.as_str() };
         self.renewals.get_or_create_owned(&labels).inc_by(leases);
     }
 
@@ -182,10 +173,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.metrics.in_flight.dec();
-        let labels = CommandLabels {
-            kind: self.kind,
-            outcome: self.outcome,
-        };
+        let labels = CommandLabels { kind: self.kind, outcome: self.outcome };
         self.metrics.commands.get_or_create_owned(&labels).inc();
     }
 }

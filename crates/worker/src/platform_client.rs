@@ -29,20 +29,12 @@ pub(crate) struct PlatformClient {
 
 impl PlatformClient {
     pub(crate) fn new(api: Arc<dyn WorkerApi>, definitions: Arc<DefinitionCache>) -> Self {
-        Self {
-            api,
-            definitions,
-            secret_set: SharedSecretSet::default(),
-        }
+        Self { api, definitions, secret_set: SharedSecretSet::default() }
     }
 
     /// Returns a client for a command that has secrets.
     pub(crate) fn with_secret_set(&self, secret_set: SharedSecretSet) -> Self {
-        Self {
-            api: Arc::clone(&self.api),
-            definitions: Arc::clone(&self.definitions),
-            secret_set,
-        }
+        Self { api: Arc::clone(&self.api), definitions: Arc::clone(&self.definitions), secret_set }
     }
 }
 
@@ -50,9 +42,7 @@ impl PlatformClient {
 impl ResultStore for PlatformClient {
     async fn fetch_result(&self, reference: ResultRef) -> Result<Json, TaskError> {
         let ResultRef { uri, sha256 } = reference;
-        self.definitions
-            .get_payload(PayloadRequest { uri, sha256 })
-            .await
+        self.definitions.get_payload(PayloadRequest { uri, sha256 }).await
     }
 
     async fn store_result(&self, result: NewResult) -> Result<ResultReceipt, TaskError> {
@@ -122,8 +112,7 @@ impl PlaybookLauncher for PlatformClient {
 }
 
 fn parse_execution_id(text: &str) -> Result<ExecutionId, TaskError> {
-    text.parse()
-        .map_err(|error| invalid_field_error("execution_id", &error))
+    text.parse().map_err(|error| invalid_field_error("execution_id", &error))
 }
 
 fn invalid_field_error(key: &str, error: &dyn std::fmt::Display) -> TaskError {

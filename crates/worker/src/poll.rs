@@ -39,10 +39,7 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
                     let did_not_wait =
                         response.commands.is_empty() && polled_at.elapsed() < MIN_EMPTY_POLL;
                     context.start_commands(response.commands, Some(permits));
-                    (
-                        !did_not_wait,
-                        Millis::from_ms(response.poll_after_ms).min(MAX_POLL_PAUSE),
-                    )
+                    (!did_not_wait, Millis::from_ms(response.poll_after_ms).min(MAX_POLL_PAUSE))
                 }
                 Err(error) => {
                     drop(permits);
@@ -65,10 +62,7 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
 /// Acquires all free permits, at least one. Returns `None` if the worker ends.
 async fn acquire_free_permits(context: &WorkerContext) -> Option<OwnedSemaphorePermit> {
     let mut permits = Arc::clone(&context.permits).acquire_owned().await.ok()?;
-    let extra = context
-        .permits
-        .available_permits()
-        .min(MAX_COMMANDS_PER_POLL - 1);
+    let extra = context.permits.available_permits().min(MAX_COMMANDS_PER_POLL - 1);
     if let Ok(extra) = u32::try_from(extra)
         && let Ok(extra) = Arc::clone(&context.permits).try_acquire_many_owned(extra)
     {

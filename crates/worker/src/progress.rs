@@ -102,9 +102,7 @@ impl<'w> ProgressReporter<'w> {
 
     fn lock_unacknowledged(&self) -> MutexGuard<'_, UnacknowledgedRetries> {
         // Attempts are only added and counted, so the state is consistent even after a panic.
-        self.unacknowledged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.unacknowledged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends progress reports until it is dropped at the end of the command. A report that was in
@@ -189,10 +187,7 @@ impl<'w> ProgressReporter<'w> {
 impl UnacknowledgedRetries {
     fn add_retries(&mut self, retries: Vec<RetriedCall>) {
         self.retries.extend(retries);
-        let excess = self
-            .retries
-            .len()
-            .saturating_sub(MAX_UNACKNOWLEDGED_RETRIES);
+        let excess = self.retries.len().saturating_sub(MAX_UNACKNOWLEDGED_RETRIES);
         self.drop_oldest(excess);
     }
 
@@ -219,10 +214,7 @@ impl UnacknowledgedRetries {
     /// Adds the last attempts and converts all for the final report.
     pub(crate) fn into_final_retries(mut self, last: Vec<RetriedCall>) -> (Vec<RetriedTask>, u32) {
         self.add_retries(last);
-        (
-            self.retries.into_iter().map(to_retried_task).collect(),
-            self.acknowledged,
-        )
+        (self.retries.into_iter().map(to_retried_task).collect(), self.acknowledged)
     }
 }
 

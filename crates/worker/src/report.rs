@@ -48,17 +48,11 @@ impl OutgoingReport {
         lease: Arc<ActiveLease>,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let bytes = report.result.as_ref().map_or(0, |data| {
-            size_within(data, MAX_BATCH_BYTES).unwrap_or(MAX_BATCH_BYTES)
-        });
-        Self {
-            report,
-            lease,
-            permit,
-            bytes,
-            unparseable_responses: 0,
-            is_replacement: false,
-        }
+        let bytes = report
+            .result
+            .as_ref()
+            .map_or(0, |data| size_within(data, MAX_BATCH_BYTES).unwrap_or(MAX_BATCH_BYTES));
+        Self { report, lease, permit, bytes, unparseable_responses: 0, is_replacement: false }
     }
 
     /// Replaces the result by an error that explains why there is no result.
@@ -180,10 +174,7 @@ async fn deliver_batch(context: &Arc<WorkerContext>, mut batch: Vec<OutgoingRepo
 fn report_request(context: &WorkerContext, batch: &[OutgoingReport]) -> ReportRequest {
     ReportRequest {
         worker_id: context.settings.worker_id.clone(),
-        reports: batch
-            .iter()
-            .map(|outgoing| outgoing.report.clone())
-            .collect(),
+        reports: batch.iter().map(|outgoing| outgoing.report.clone()).collect(),
         lease: (!context.draining.is_cancelled()).then(|| context.next_lease(batch.len())),
     }
 }
@@ -227,9 +218,7 @@ fn process_response(
     for (index, mut outgoing) in batch.into_iter().enumerate() {
         let command = outgoing.report.command_id;
         // Results normally have the order of the reports. Otherwise they are searched for.
-        let in_order = results
-            .get(index)
-            .filter(|result| result.command_id == command);
+        let in_order = results.get(index).filter(|result| result.command_id == command);
         let result =
             in_order.or_else(|| results.iter().find(|result| result.command_id == command));
         match handle_result(&mut outgoing, result) {

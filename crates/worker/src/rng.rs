@@ -50,10 +50,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Starts a backoff.
     pub(crate) fn new() -> Self {
-        Self {
-            next: INITIAL_BACKOFF,
-            started_at: Instant::now(),
-        }
+        Self { next: INITIAL_BACKOFF, started_at: Instant::now() }
     }
 
     /// Time since the start of the backoff.
@@ -85,11 +82,7 @@ mod tests {
     fn random_fractions_are_uniform() {
         let rng = JitterRng(AtomicU64::new(7));
         let fractions: Vec<f64> = (0..1000).map(|_| rng.next_f64()).collect();
-        assert!(
-            fractions
-                .iter()
-                .all(|fraction| (0.0..1.0).contains(fraction))
-        );
+        assert!(fractions.iter().all(|fraction| (0.0..1.0).contains(fraction)));
         let mean = fractions.iter().sum::<f64>() / 1000.0;
         assert!((0.45..0.55).contains(&mean), "{mean}");
     }
@@ -101,9 +94,6 @@ mod tests {
         assert!(delays[0] >= INITIAL_BACKOFF / 2 && delays[0] <= INITIAL_BACKOFF);
         assert!(delays[9] >= MAX_BACKOFF / 2 && delays[9] <= MAX_BACKOFF);
         let retry_after = Some(Millis::from_secs(60));
-        assert_eq!(
-            backoff.next_delay(&rng, retry_after),
-            Duration::from_mins(1)
-        );
+        assert_eq!(backoff.next_delay(&rng, retry_after), Duration::from_mins(1));
     }
 }

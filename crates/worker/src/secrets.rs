@@ -51,16 +51,12 @@ impl SecretResolver {
     pub(crate) fn set_playbook(&self, playbook: &Playbook) {
         let path = playbook.metadata.path.as_ref();
         let is_platform = path.is_some_and(|path| path.starts_with(PlaybookPath::SYSTEM_PREFIX));
-        self.is_platform_playbook
-            .store(is_platform, Ordering::Relaxed);
+        self.is_platform_playbook.store(is_platform, Ordering::Relaxed);
     }
 
     /// Redacts a text.
     pub(crate) fn redact_text(&self, text: String) -> String {
-        self.secret_set
-            .current_secrets()
-            .redact_text(&text)
-            .unwrap_or(text)
+        self.secret_set.current_secrets().redact_text(&text).unwrap_or(text)
     }
 
     /// Resolves a keychain entry.
@@ -212,9 +208,7 @@ impl SecretResolver {
             Some(other) => JsonMap::from([("secret".into(), other)]),
             None => JsonMap::new(),
         };
-        fields
-            .entry("type".into())
-            .or_insert_with(|| Json::from(credential.kind.as_str()));
+        fields.entry("type".into()).or_insert_with(|| Json::from(credential.kind.as_str()));
         Ok(Json::from(fields))
     }
 
@@ -225,9 +219,8 @@ impl SecretResolver {
             worker_id: self.context.settings.worker_id.clone(),
         };
         let definitions = &self.context.definitions;
-        let credential = definitions
-            .with_retries(|| self.context.api.fetch_credential(request()))
-            .await;
+        let credential =
+            definitions.with_retries(|| self.context.api.fetch_credential(request())).await;
         credential.map_err(|error| match error.code() {
             Some(ErrorCode::NotFound) => TaskError::new(
                 TaskErrorKind::Auth,
@@ -282,9 +275,6 @@ fn map_entry_fields(name: &str, data: Json, map: &JsonMap) -> Result<Json, TaskE
         })?;
         Ok((Arc::clone(field), value))
     };
-    let fields = map
-        .iter()
-        .map(field)
-        .collect::<Result<JsonMap, TaskError>>();
+    let fields = map.iter().map(field).collect::<Result<JsonMap, TaskError>>();
     Ok(Json::from(fields?))
 }

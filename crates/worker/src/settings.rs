@@ -41,10 +41,7 @@ impl fmt::Debug for WorkerSecrets {
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The clock of the machine.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the worker takes the time from here only"
-)]
+#[expect(clippy::disallowed_methods, reason = "the worker takes the time from here only")]
 pub fn system_clock() -> Clock {
     Arc::new(|| {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);

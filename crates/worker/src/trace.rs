@@ -21,10 +21,7 @@ pub(crate) fn add_traceparent(command: &LeasedCommand, kind: ToolKind, config: &
         // The tool reports the invalid headers.
         return;
     };
-    if headers
-        .keys()
-        .any(|name| name.eq_ignore_ascii_case(TRACEPARENT_HEADER))
-    {
+    if headers.keys().any(|name| name.eq_ignore_ascii_case(TRACEPARENT_HEADER)) {
         return;
     }
     let attempt = TraceContext::for_execution(command.execution_id, Some(trace))

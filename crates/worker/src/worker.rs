@@ -34,9 +34,7 @@ pub struct Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Worker").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -75,10 +73,7 @@ impl Worker {
         let (context, reports) =
             WorkerContext::new(self.api, self.tools, self.settings, self.metrics, draining);
         let _stop_all = context.shutdown.clone().drop_guard();
-        let result = context
-            .draining
-            .run_until_cancelled(register_worker(&context))
-            .await;
+        let result = context.draining.run_until_cancelled(register_worker(&context)).await;
         match result {
             None => return Ok(()),
             Some(result) => result?,
@@ -100,10 +95,7 @@ impl Worker {
 async fn drain_commands(context: &WorkerContext) {
     let permits = context.settings.max_concurrent.max(1);
     let all_free = || context.permits.acquire_many(permits);
-    if timeout(context.settings.drain_timeout.into(), all_free())
-        .await
-        .is_ok()
-    {
+    if timeout(context.settings.drain_timeout.into(), all_free()).await.is_ok() {
         return;
     }
     let left = context.leases.all_leases().len();

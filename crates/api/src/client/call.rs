@@ -55,9 +55,7 @@ impl Client {
             )
         })?;
         let request = self.with_body(method, url, body)?;
-        let response = self
-            .send_checked(request.header(IDEMPOTENCY_KEY, key), 0)
-            .await?;
+        let response = self.send_checked(request.header(IDEMPOTENCY_KEY, key), 0).await?;
         self.read_json(response).await
     }
 
@@ -162,10 +160,7 @@ async fn read_bounded(
         let deadline =
             started + Duration::from(max_wait.saturating_add(transfer_allowance(body.len())));
         let chunk = timeout_at(deadline, response.chunk()).await;
-        let Some(chunk) = chunk
-            .map_err(|_| timeout_error())?
-            .map_err(to_unreachable)?
-        else {
+        let Some(chunk) = chunk.map_err(|_| timeout_error())?.map_err(to_unreachable)? else {
             return Ok(body);
         };
         if body.len() as u64 + chunk.len() as u64 > max_bytes {
@@ -184,10 +179,7 @@ pub(super) async fn read_problem(response: Response, max_wait: Millis) -> ApiErr
         Err(error) => return error,
     };
     match serde_json::from_slice::<Problem>(&body) {
-        Ok(problem) => ApiError::Refused {
-            problem: Box::new(problem),
-            retry_after,
-        },
+        Ok(problem) => ApiError::Refused { problem: Box::new(problem), retry_after },
         Err(_) => unexpected_status(status),
     }
 }

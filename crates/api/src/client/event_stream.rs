@@ -49,8 +49,7 @@ impl Client {
         after: Option<Seq>,
     ) -> Result<LiveEventStream, ApiError> {
         let url = self.execution_url(paths::EXECUTION_EVENTS_STREAM, execution_id)?;
-        self.open_event_stream(url, after.map(|after| after.to_string()))
-            .await
+        self.open_event_stream(url, after.map(|after| after.to_string())).await
     }
 
     /// Streams the events of all executions after the event with this id, or from now on.
@@ -58,8 +57,7 @@ impl Client {
         &self,
         after: Option<String>,
     ) -> Result<LiveEventStream, ApiError> {
-        self.open_event_stream(self.url(paths::EVENTS_STREAM)?, after)
-            .await
+        self.open_event_stream(self.url(paths::EVENTS_STREAM)?, after).await
     }
 
     async fn open_event_stream(

@@ -96,7 +96,6 @@ impl Client {
 
     /// Deletes expired data, or reports what would be deleted.
     pub async fn purge_expired(&self, request: &PurgeRequest) -> Result<PurgeResponse, ApiError> {
-        self.post(self.url(paths::CLEANUP_PURGE)?, request, PURGE_TIMEOUT_MS)
-            .await
+        self.post(self.url(paths::CLEANUP_PURGE)?, request, PURGE_TIMEOUT_MS).await
     }
 }

@@ -96,10 +96,7 @@ pub enum ClientBuildError {
 
 impl ClientBuildError {
     pub(super) fn bad_url(url: &str, reason: impl fmt::Display) -> Self {
-        Self::BadUrl {
-            url: url.into(),
-            reason: reason.to_string().into(),
-        }
+        Self::BadUrl { url: url.into(), reason: reason.to_string().into() }
     }
 }
 
@@ -119,10 +116,7 @@ pub(super) fn parse_base_url(base_url: &str) -> Result<Url, ClientBuildError> {
         return Err(ClientBuildError::bad_url(redacted.as_str(), reason));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(ClientBuildError::bad_url(
-            base_url,
-            "it must not contain `?` or `#`",
-        ));
+        return Err(ClientBuildError::bad_url(base_url, "it must not contain `?` or `#`"));
     }
     Ok(url)
 }

@@ -50,19 +50,10 @@ async fn problem_response_has_code_and_retry_after() {
          \"error\":\"later\"}",
     )
     .await;
-    let refused = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let refused = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::StoreUnavailable));
     assert!(refused.is_retryable());
-    let ApiError::Refused {
-        problem,
-        retry_after,
-    } = refused
-    else {
-        panic!("not refused")
-    };
+    let ApiError::Refused { problem, retry_after } = refused else { panic!("not refused") };
     assert_eq!(problem.detail, "later");
     assert_eq!(retry_after, Some(Millis::from_secs(3)));
 }
@@ -72,28 +63,19 @@ async fn proxy_errors_are_not_server_errors() {
     let (client, _server) =
         serve_once("HTTP/1.1 502 x\r\ncontent-type: text/html\r\ncontent-length: 4\r\n\r\noops")
             .await;
-    let error = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     let (client, _server) =
         serve_once("HTTP/1.1 404 x\r\ncontent-type: text/html\r\ncontent-length: 4\r\n\r\noops")
             .await;
-    let error = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreadable(_)), "{error}");
 }
 
 #[tokio::test]
 async fn truncated_response_is_retryable() {
     let (client, _server) = serve_once("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{").await;
-    let error = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     assert!(error.is_retryable());
 }
@@ -107,10 +89,7 @@ async fn stream_resumes_after_gap() {
          : still here\n\n",
     )
     .await;
-    let mut stream = client
-        .follow_all_executions(Some("1:9.4".to_owned()))
-        .await
-        .unwrap();
+    let mut stream = client.follow_all_executions(Some("1:9.4".to_owned())).await.unwrap();
     let gap = stream.next().await.unwrap_err();
     assert!(matches!(gap, ApiError::Unreadable(_)), "{gap}");
     assert_eq!(stream.last_id(), Some("2:0.0"));
@@ -130,10 +109,7 @@ async fn stream_resumes_after_gap() {
 #[tokio::test]
 async fn rejects_response_of_wrong_shape() {
     let (client, _server) = serve_once("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
-    let error = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreadable(_)), "{error}");
 }
 
@@ -148,14 +124,8 @@ async fn response_size_is_limited() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nnu\r\n2\r\nll\r\n0\r\n\r\n",
     ] {
         let (client, _server) = serve_once_with(response, settings()).await;
-        let error = client
-            .get_execution_status(test_execution_id())
-            .await
-            .unwrap_err();
-        assert_eq!(
-            error,
-            ApiError::Unreadable("the response exceeds 3 bytes".into())
-        );
+        let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
+        assert_eq!(error, ApiError::Unreadable("the response exceeds 3 bytes".into()));
     }
 }
 
@@ -176,19 +146,11 @@ async fn large_request_body_extends_timeout() {
         }
         true
     });
-    let settings = ClientSettings {
-        timeout: Millis::from_ms(1),
-        ..ClientSettings::default()
-    };
+    let settings = ClientSettings { timeout: Millis::from_ms(1), ..ClientSettings::default() };
     let client = Client::new(&base, settings).unwrap();
     let data = ResultPutRequest::new("n", Json::from("x".repeat(BYTES)));
     // There is no response, but the body was not cut off.
-    assert!(
-        client
-            .put_result(test_execution_id(), data, "k")
-            .await
-            .is_err()
-    );
+    assert!(client.put_result(test_execution_id(), data, "k").await.is_err());
     assert!(server.await.unwrap());
 }
 
@@ -196,10 +158,7 @@ async fn large_request_body_extends_timeout() {
 fn timeout_grows_with_body_size() {
     assert_eq!(super::call::transfer_allowance(0), Millis::ZERO);
     assert_eq!(super::call::transfer_allowance((1 << 20) - 1), Millis::ZERO);
-    assert_eq!(
-        super::call::transfer_allowance(72 << 20),
-        Millis::from_secs(144)
-    );
+    assert_eq!(super::call::transfer_allowance(72 << 20), Millis::from_secs(144));
 }
 
 #[tokio::test]
@@ -208,20 +167,15 @@ async fn refused_connection_is_unreachable() {
     let base = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let client = Client::new(&base, ClientSettings::default()).unwrap();
-    let error = client
-        .get_execution_status(test_execution_id())
-        .await
-        .unwrap_err();
+    let error = client.get_execution_status(test_execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     assert!(!error.to_string().contains("http://"), "{error}");
 }
 
 #[tokio::test]
 async fn sends_query_and_bearer_token() {
-    let settings = ClientSettings {
-        token: Some(BearerToken::new("noetl_x_y")),
-        ..ClientSettings::default()
-    };
+    let settings =
+        ClientSettings { token: Some(BearerToken::new("noetl_x_y")), ..ClientSettings::default() };
     let (client, server) = serve_once_with(
         "HTTP/1.1 200 OK\r\nx-next-cursor: abc\r\ncontent-length: 2\r\n\r\n[]",
         settings,
@@ -241,10 +195,7 @@ async fn sends_query_and_bearer_token() {
         ),
         "{request}"
     );
-    assert!(
-        request.contains("authorization: Bearer noetl_x_y"),
-        "{request}"
-    );
+    assert!(request.contains("authorization: Bearer noetl_x_y"), "{request}");
 }
 
 #[tokio::test]
@@ -256,10 +207,7 @@ async fn query_parameters_match_route() {
         order: EventOrder::Desc,
         ..EventsQuery::default()
     };
-    client
-        .list_events(test_execution_id(), &query)
-        .await
-        .unwrap();
+    client.list_events(test_execution_id(), &query).await.unwrap();
     let request = server.await.unwrap();
     assert!(
         request.starts_with(
@@ -278,15 +226,10 @@ async fn sends_idempotency_key() {
     )
     .await;
     let data = ResultPutRequest::new("n", Json::from(1));
-    let stored = client
-        .put_result(test_execution_id(), data, "7:4:a:1")
-        .await;
+    let stored = client.put_result(test_execution_id(), data, "7:4:a:1").await;
     assert_eq!(stored.unwrap().bytes, 1);
     let request = server.await.unwrap();
-    assert!(
-        request.starts_with("PUT /api/result/7 HTTP/1.1"),
-        "{request}"
-    );
+    assert!(request.starts_with("PUT /api/result/7 HTTP/1.1"), "{request}");
     assert!(request.contains("idempotency-key: 7:4:a:1"), "{request}");
 
     let (client, server) = serve_once(
@@ -295,20 +238,12 @@ async fn sends_idempotency_key() {
          \"path\":\"a/b\",\"version\":2,\"catalog_id\":\"5\"}",
     )
     .await;
-    let started = client
-        .start_execution(ExecuteRequest::default(), "k")
-        .await
-        .unwrap();
+    let started = client.start_execution(ExecuteRequest::default(), "k").await.unwrap();
     assert_eq!(started.execution_id, ExecutionId::new(9).unwrap());
     let request = server.await.unwrap();
-    assert!(
-        request.starts_with("POST /api/execute HTTP/1.1"),
-        "{request}"
-    );
+    assert!(request.starts_with("POST /api/execute HTTP/1.1"), "{request}");
     assert!(request.contains("idempotency-key: k"), "{request}");
-    let refused = client
-        .start_execution(ExecuteRequest::default(), "a\nb")
-        .await;
+    let refused = client.start_execution(ExecuteRequest::default(), "a\nb").await;
     assert!(matches!(refused, Err(ApiError::Unreadable(_))));
 }
 
@@ -338,14 +273,9 @@ fn accepts_both_schemes_and_path_prefix() {
 
 #[test]
 fn token_is_hidden_in_debug_and_validated() {
-    assert_eq!(
-        format!("{:?}", BearerToken::new("secret")),
-        "BearerToken(..)"
-    );
-    let settings = ClientSettings {
-        token: Some(BearerToken::new("a\nb")),
-        ..ClientSettings::default()
-    };
+    assert_eq!(format!("{:?}", BearerToken::new("secret")), "BearerToken(..)");
+    let settings =
+        ClientSettings { token: Some(BearerToken::new("a\nb")), ..ClientSettings::default() };
     let error = Client::new("http://localhost", settings).unwrap_err();
     assert_eq!(error, ClientBuildError::InvalidToken);
 }

@@ -117,10 +117,7 @@ impl Client {
         let response = self.send_checked(self.get_request(url), 0).await?;
         let next = response.headers().get(NEXT_CURSOR_HEADER);
         let next_cursor = next.and_then(|next| next.to_str().ok()).map(Text::from);
-        Ok(ExecutionList {
-            executions: self.read_json(response).await?,
-            next_cursor,
-        })
+        Ok(ExecutionList { executions: self.read_json(response).await?, next_cursor })
     }
 
     /// Returns an execution with a page of its log.
@@ -138,8 +135,7 @@ impl Client {
         &self,
         execution_id: ExecutionId,
     ) -> Result<ExecutionStatusView, ApiError> {
-        self.get(self.execution_url(paths::EXECUTION_STATUS, execution_id)?)
-            .await
+        self.get(self.execution_url(paths::EXECUTION_STATUS, execution_id)?).await
     }
 
     /// Returns a page of the events of an execution.
@@ -260,8 +256,7 @@ impl Client {
         &self,
         request: &RegisterRequest,
     ) -> Result<RegisterResponse, ApiError> {
-        self.post(self.url(paths::CATALOG_REGISTER)?, request, 0)
-            .await
+        self.post(self.url(paths::CATALOG_REGISTER)?, request, 0).await
     }
 
     /// Returns a definition.
@@ -269,8 +264,7 @@ impl Client {
         &self,
         request: &CatalogResourceRequest,
     ) -> Result<CatalogResource, ApiError> {
-        self.post(self.url(paths::CATALOG_RESOURCE)?, request, 0)
-            .await
+        self.post(self.url(paths::CATALOG_RESOURCE)?, request, 0).await
     }
 
     /// Returns a page of definitions, in the order of their paths.
@@ -316,8 +310,7 @@ impl Client {
 
     /// Lists workers and the load of their pools.
     pub async fn list_pools(&self, query: &PoolsQuery) -> Result<PoolListResponse, ApiError> {
-        self.get(with_query(self.url(paths::POOLS)?, to_query_pairs(query)?))
-            .await
+        self.get(with_query(self.url(paths::POOLS)?, to_query_pairs(query)?)).await
     }
 
     /// Returns the status of event publishing.
@@ -333,10 +326,7 @@ impl Client {
         limit: u32,
         wait_ms: u64,
     ) -> Result<FeedResponse, ApiError> {
-        let mut pairs = vec![
-            ("limit", limit.to_string()),
-            ("wait_ms", wait_ms.to_string()),
-        ];
+        let mut pairs = vec![("limit", limit.to_string()), ("wait_ms", wait_ms.to_string())];
         if let Some(FeedPosition { tx, position }) = after {
             pairs.push(("after", format!("{tx}.{position}")));
         }
@@ -353,8 +343,7 @@ impl Client {
     /// Publishes the whole log again.
     pub async fn stream_rebuild(&self) -> Result<StreamStatus, ApiError> {
         let empty_body = serde_json::Map::new();
-        self.post(self.url(paths::STREAM_REBUILD)?, &empty_body, 0)
-            .await
+        self.post(self.url(paths::STREAM_REBUILD)?, &empty_body, 0).await
     }
 
     /// Returns the readiness of the server. A server that is not ready is not an error.
@@ -380,9 +369,7 @@ pub(super) fn to_query_pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, Str
     })?;
     let fields = value.as_object().cloned().unwrap_or_default();
     let pairs = fields.into_iter().map(|(name, value)| {
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         (name, text)
     });
     Ok(pairs.collect())

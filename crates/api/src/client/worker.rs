@@ -30,8 +30,7 @@ impl WorkerApi for Client {
     }
 
     async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatResponse, ApiError> {
-        self.post(self.url(paths::POOL_HEARTBEAT)?, &worker, 0)
-            .await
+        self.post(self.url(paths::POOL_HEARTBEAT)?, &worker, 0).await
     }
 
     async fn deregister_worker(&self, worker: WorkerName) -> Result<(), ApiError> {

@@ -76,10 +76,9 @@ pub(crate) fn run(args: &CheckArgs, quiet: bool, io: &mut Io<'_>) -> Result<Comm
     };
     let mut summary = CheckSummary::default();
     let mut remaining = args.max_diagnostics.map_or(usize::MAX, NonZeroUsize::get);
-    let problems = problems.into_iter().map(|(name, problem)| FileReport {
-        name,
-        outcome: FileOutcome::Unreadable(problem),
-    });
+    let problems = problems
+        .into_iter()
+        .map(|(name, problem)| FileReport { name, outcome: FileOutcome::Unreadable(problem) });
     for file in problems {
         summary.add_file(&file);
         report.report_file(file, io)?;
@@ -102,10 +101,7 @@ fn check_origin(origin: &DocumentOrigin, args: &CheckArgs, io: &mut Io<'_>) -> F
     let outcome = match origin.read_text(io) {
         Err(problem) => FileOutcome::Unreadable(problem),
         Ok(text) => {
-            let options = CheckOptions {
-                portable: args.portable,
-                ..CheckOptions::default()
-            };
+            let options = CheckOptions { portable: args.portable, ..CheckOptions::default() };
             let checked = check(&text, &options);
             let fails = |severity| match severity {
                 Severity::Error => true,
@@ -115,19 +111,13 @@ fn check_origin(origin: &DocumentOrigin, args: &CheckArgs, io: &mut Io<'_>) -> F
             FileOutcome::Checked(Box::new(CheckedFile {
                 text,
                 document: checked.document,
-                passes: !checked
-                    .diagnostics
-                    .iter()
-                    .any(|diagnostic| fails(diagnostic.severity)),
+                passes: !checked.diagnostics.iter().any(|diagnostic| fails(diagnostic.severity)),
                 diagnostics: checked.diagnostics,
                 hidden: checked.omitted_count,
             }))
         }
     };
-    FileReport {
-        name: origin.display_name(),
-        outcome,
-    }
+    FileReport { name: origin.display_name(), outcome }
 }
 
 fn no_documents_error(paths: &[PathBuf]) -> Error {
@@ -135,7 +125,5 @@ fn no_documents_error(paths: &[PathBuf]) -> Error {
         .iter()
         .map(|path| format!("'{}'", DocumentOrigin::new(path).display_name()))
         .collect();
-    Error::NoDocuments {
-        paths: paths.join(", "),
-    }
+    Error::NoDocuments { paths: paths.join(", ") }
 }

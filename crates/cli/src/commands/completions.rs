@@ -26,12 +26,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     // The generator panics if it cannot write. Writing to a vector never fails.
     let mut script = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut CommandLine::command(),
-        "noetl",
-        &mut script,
-    );
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "noetl", &mut script);
     io.out.write_all(&script)?;
     Ok(CommandExit::Ok)
 }

@@ -75,13 +75,8 @@ struct SettingRow {
 
 fn setting_row(info: &'static SettingInfo, config: &Config) -> SettingRow {
     let (text, origin) = config.text_and_origin(info);
-    let value = text.map(|text| {
-        if info.is_secret {
-            SECRET_MASK.to_owned()
-        } else {
-            text.to_owned()
-        }
-    });
+    let value =
+        text.map(|text| if info.is_secret { SECRET_MASK.to_owned() } else { text.to_owned() });
     let otherwise = match (&value, info.default) {
         (None, SettingDefault::Described(text)) => Some(text),
         (None, SettingDefault::Value(_)) | (Some(_), _) => None,
@@ -98,17 +93,12 @@ fn setting_row(info: &'static SettingInfo, config: &Config) -> SettingRow {
 
 pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let ConfigCommand::Show(args) = &args.command;
-    let given = GivenSettings {
-        file: args.config.clone(),
-        ..GivenSettings::default()
-    };
+    let given = GivenSettings { file: args.config.clone(), ..GivenSettings::default() };
     let config = Config::load(&given, &io.env)?;
     io.print_warnings(&config.warnings)?;
     if !args.output.is_table() {
-        let rows: Vec<SettingRow> = SETTINGS_TABLE
-            .iter()
-            .map(|setting| setting_row(setting.info(), &config))
-            .collect();
+        let rows: Vec<SettingRow> =
+            SETTINGS_TABLE.iter().map(|setting| setting_row(setting.info(), &config)).collect();
         args.output.print_list(&rows, |_| TextTable::new([]), io)?;
         return Ok(CommandExit::Ok);
     }
@@ -123,9 +113,9 @@ pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<CommandExit, Err
         let value = match (text, info.default) {
             (Some(_), _) if info.is_secret => SECRET_MASK.to_owned(),
             (Some(text), _) => escape_control(text),
-            (None, SettingDefault::Described(default) | SettingDefault::Value(default)) => paint
-                .text(palette::MUTED, format!("({default})"))
-                .to_string(),
+            (None, SettingDefault::Described(default) | SettingDefault::Value(default)) => {
+                paint.text(palette::MUTED, format!("({default})")).to_string()
+            }
         };
         write!(io.out, "{} = {value}", paint.text(palette::NAME, info.name))?;
         if args.origin {

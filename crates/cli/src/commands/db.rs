@@ -166,10 +166,9 @@ async fn inspect_database(location: &StoreLocation) -> Result<InspectedDatabase,
 async fn open_current_database(location: &StoreLocation) -> Result<Arc<dyn Store>, Error> {
     match inspect_database(location).await? {
         InspectedDatabase::Current(store) => Ok(store),
-        InspectedDatabase::Outdated(schema) => Err(Error::OutdatedSchema {
-            place: location.display_name(),
-            schema,
-        }),
+        InspectedDatabase::Outdated(schema) => {
+            Err(Error::OutdatedSchema { place: location.display_name(), schema })
+        }
     }
 }
 
@@ -199,19 +198,12 @@ fn print_outdated_status(
 ) -> Result<CommandExit, Error> {
     let SchemaStatus { version, newest } = schema;
     if !output.is_table() {
-        let status = DatabaseStatus {
-            database: name,
-            schema_version: version,
-            details: None,
-        };
+        let status = DatabaseStatus { database: name, schema_version: version, details: None };
         output.print_item(&status, io)?;
         return Ok(CommandExit::Ok);
     }
     writeln!(io.out, "database {name}")?;
-    writeln!(
-        io.out,
-        "schema {version} of {newest}; update it with: noetl db migrate"
-    )?;
+    writeln!(io.out, "schema {version} of {newest}; update it with: noetl db migrate")?;
     Ok(CommandExit::Ok)
 }
 
@@ -240,10 +232,8 @@ async fn print_database_status(
     let size = ByteSize::from_bytes(stats.bytes);
     let (version, epoch) = (stats.schema_version, stats.log_epoch.get());
     writeln!(io.out, "schema {version}, log epoch {epoch}, {size}\n")?;
-    let mut table = TextTable::new([
-        TableColumn::new("TABLE"),
-        TableColumn::new("ROWS").align_right(),
-    ]);
+    let mut table =
+        TextTable::new([TableColumn::new("TABLE"), TableColumn::new("ROWS").align_right()]);
     for (name, count) in &stats.rows {
         table.add_row([(*name).into(), count.to_string().into()]);
     }
@@ -299,11 +289,7 @@ async fn backup_database(
         return Err(Error::FileExists { path });
     }
     store.write_backup(to).await.map_err(to_store_error)?;
-    writeln!(
-        io.out,
-        "Copied to {}",
-        escape_control(&to.to_string_lossy())
-    )?;
+    writeln!(io.out, "Copied to {}", escape_control(&to.to_string_lossy()))?;
     Ok(CommandExit::Ok)
 }
 

@@ -87,11 +87,7 @@ pub(crate) struct FollowOptions {
 impl WaitArgs {
     /// Adds the output options.
     pub(crate) fn with_output(self, output: OutputArgs, quiet: bool) -> FollowOptions {
-        FollowOptions {
-            timeout: self.timeout,
-            output,
-            quiet,
-        }
+        FollowOptions { timeout: self.timeout, output, quiet }
     }
 }
 
@@ -129,10 +125,7 @@ fn build_execute_request(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequ
     let dedup = args
         .dedup
         .as_deref()
-        .map(|key| noetl_api::execute::DedupKey {
-            key: key.into(),
-            window_secs: None,
-        });
+        .map(|key| noetl_api::execute::DedupKey { key: key.into(), window_secs: None });
     Ok(ExecuteRequest {
         path: Some(path),
         version,
@@ -152,10 +145,7 @@ fn build_execute_request(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequ
 pub(crate) fn parse_path_and_version(
     text: &str,
 ) -> Result<(PlaybookPath, Option<VersionSelector>), Error> {
-    let invalid_path = |reason: String| Error::InvalidArgument {
-        what: "PATH",
-        reason,
-    };
+    let invalid_path = |reason: String| Error::InvalidArgument { what: "PATH", reason };
     let (path, version) = match text.rsplit_once('@') {
         None => (text, None),
         Some((path, "latest")) => (path, None),
@@ -206,11 +196,7 @@ pub(crate) fn print_started(
     writeln!(io.out, "{}", started.execution_id)?;
     if !quiet {
         let paint = io.err.paint();
-        let verb = if started.status == *"duplicate" {
-            "is already running"
-        } else {
-            "started"
-        };
+        let verb = if started.status == *"duplicate" { "is already running" } else { "started" };
         let text = format!(
             "{}@{} {verb} · follow it with: noetl runs tail {}",
             escape_control(started.path.as_str()),

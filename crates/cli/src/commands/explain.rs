@@ -63,17 +63,10 @@ pub(crate) fn run(
 
 fn find_page(code: &str) -> Result<&'static str, Error> {
     let diagnostic = Code::parse(code).map(Code::page);
-    let api_error = || {
-        ErrorCode::parse(&code.to_ascii_lowercase())
-            .ok()
-            .map(ErrorCode::page)
-    };
+    let api_error = || ErrorCode::parse(&code.to_ascii_lowercase()).ok().map(ErrorCode::page);
     diagnostic
         .or_else(api_error)
-        .ok_or_else(|| Error::UnknownCode {
-            code: escape_control(code),
-            near: similar_codes(code),
-        })
+        .ok_or_else(|| Error::UnknownCode { code: escape_control(code), near: similar_codes(code) })
 }
 
 /// A code in the list.
@@ -110,10 +103,7 @@ fn similar_codes(code: &str) -> Vec<&'static str> {
     let code = code.to_ascii_lowercase();
     let entries = || diagnostic_entries().chain(api_error_entries());
     let distance = |other: &str| strsim::damerau_levenshtein(&other.to_ascii_lowercase(), &code);
-    let nearest = entries()
-        .map(|entry| distance(entry.code))
-        .min()
-        .unwrap_or(usize::MAX);
+    let nearest = entries().map(|entry| distance(entry.code)).min().unwrap_or(usize::MAX);
     let is_similar = |entry: &CodeEntry| nearest <= 2 && distance(entry.code) == nearest;
     let has_matching_title = |entry: &CodeEntry| {
         nearest > 2 && code.len() > 2 && entry.title.to_ascii_lowercase().contains(&code)
@@ -148,9 +138,7 @@ impl CodeEntry {
             CodeLevel::Severity(Severity::Note) => (palette::SUCCESS, "note".to_owned()),
             CodeLevel::Status(status) => (palette::FAILURE, status.to_string()),
         };
-        let code = paint
-            .text(palette::NAME, format_args!("{:<20}", self.code))
-            .to_string();
+        let code = paint.text(palette::NAME, format_args!("{:<20}", self.code)).to_string();
         let level = paint.text(style, format_args!("{level:<7}")).to_string();
         writeln!(io.out, "{code}  {level}  {}", self.title)?;
         Ok(())

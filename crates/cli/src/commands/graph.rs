@@ -55,10 +55,8 @@ pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Erro
     let origin = DocumentOrigin::new(&args.file);
     let source = origin.read_text(io)?;
     let checked = check(&source, &CheckOptions::default());
-    let errors = checked
-        .diagnostics
-        .iter()
-        .filter(|diagnostic| diagnostic.severity == Severity::Error);
+    let errors =
+        checked.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     let mut has_errors = false;
     for error in errors {
         let snippet =
@@ -79,11 +77,7 @@ pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Erro
     let Some(flow) = flow else {
         return Err(no_graph_error(&origin, "document without steps"));
     };
-    let options = DrawOptions {
-        paint: io.out.paint(),
-        width: io.out.width(),
-        ascii: args.ascii,
-    };
+    let options = DrawOptions { paint: io.out.paint(), width: io.out.width(), ascii: args.ascii };
     let drawing = match args.format {
         GraphFormat::Text => draw_text(&flow, options),
         GraphFormat::Mermaid => draw_mermaid(&flow),
@@ -94,8 +88,5 @@ pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Erro
 }
 
 fn no_graph_error(origin: &DocumentOrigin, kind: &str) -> Error {
-    Error::NoGraph {
-        path: origin.display_name(),
-        kind: kind.to_owned(),
-    }
+    Error::NoGraph { path: origin.display_name(), kind: kind.to_owned() }
 }

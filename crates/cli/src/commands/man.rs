@@ -34,10 +34,8 @@ pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit, Error>
         io.out.write_all(&page)?;
         return Ok(CommandExit::Ok);
     };
-    let unwritable = |source| Error::Unreadable {
-        path: dir.to_string_lossy().into_owned(),
-        source,
-    };
+    let unwritable =
+        |source| Error::Unreadable { path: dir.to_string_lossy().into_owned(), source };
     fs::create_dir_all(dir).map_err(unwritable)?;
     let count = write_pages(command, "noetl", dir).map_err(unwritable)?;
     io.print_message(format_args!("{count} pages written to {}", dir.display()))?;
@@ -47,10 +45,7 @@ pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit, Error>
 /// Writes the page of a command and of its subcommands. Returns the number of pages.
 fn write_pages(command: Command, name: &str, dir: &Path) -> std::io::Result<usize> {
     let mut count = 1;
-    for subcommand in command
-        .get_subcommands()
-        .filter(|subcommand| !subcommand.is_hide_set())
-    {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
         if subcommand.get_name() == "help" {
             continue;
         }
@@ -59,9 +54,7 @@ fn write_pages(command: Command, name: &str, dir: &Path) -> std::io::Result<usiz
     }
     let mut page = Vec::new();
     // Clap requires `'static` command names, so only the title and the file get the full name.
-    Man::new(command)
-        .title(name.to_uppercase())
-        .render(&mut page)?;
+    Man::new(command).title(name.to_uppercase()).render(&mut page)?;
     fs::write(dir.join(format!("{name}.1")), page)?;
     Ok(count)
 }

@@ -171,11 +171,8 @@ pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<CommandExit, Err
         OutboxCommand::List(args) => list_outbox(args.status.as_deref(), &args.page, io),
         OutboxCommand::Dead(args) => list_outbox(Some("dead"), &args.page, io),
         OutboxCommand::Replay(args) => {
-            let selection = if args.all {
-                RowSelection::All
-            } else {
-                RowSelection::Ids(&args.rows)
-            };
+            let selection =
+                if args.all { RowSelection::All } else { RowSelection::Ids(&args.rows) };
             resolve_rows(selection, &args.resolve_args, Resolution::Replay, io)
         }
         OutboxCommand::Discard(args) => {
@@ -199,8 +196,7 @@ fn list_quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<CommandEx
         args.output.print_item(&list, io)?;
         return Ok(CommandExit::Ok);
     }
-    args.output
-        .print_list(&list.rows, |times| quarantine_table(&list.rows, times), io)?;
+    args.output.print_list(&list.rows, |times| quarantine_table(&list.rows, times), io)?;
     print_next_cursor(list.next_after, io)
 }
 
@@ -212,9 +208,7 @@ fn is_single_document(output: OutputArgs) -> bool {
 /// Prints the cursor of the next page if the output contains only rows.
 fn print_next_cursor(after: Option<impl Display>, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     if let Some(after) = after {
-        io.print_message(format_args!(
-            "more rows are available with: --after {after}"
-        ))?;
+        io.print_message(format_args!("more rows are available with: --after {after}"))?;
     }
     Ok(CommandExit::Ok)
 }
@@ -259,8 +253,7 @@ fn list_outbox(
         })?;
         return Ok(CommandExit::Ok);
     }
-    page.output
-        .print_list(&list.rows, |_| outbox_table(&list.rows), io)?;
+    page.output.print_list(&list.rows, |_| outbox_table(&list.rows), io)?;
     print_next_cursor(list.next_after, io)
 }
 

@@ -49,12 +49,10 @@ impl OperatorConnection {
         &self,
         request: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
     ) -> Result<T, Error> {
-        self.runtime
-            .block_on(request(&self.client))
-            .map_err(|error| match error {
-                ApiError::Unreachable(reason) => target::unreachable_error(self.url(), &reason),
-                other => Error::Platform(other),
-            })
+        self.runtime.block_on(request(&self.client)).map_err(|error| match error {
+            ApiError::Unreachable(reason) => target::unreachable_error(self.url(), &reason),
+            other => Error::Platform(other),
+        })
     }
 }
 
@@ -72,10 +70,7 @@ pub(crate) fn send_operator_request<T>(
 fn select_endpoint(config: &Config, io: &Io<'_>) -> Result<OperatorEndpoint, Error> {
     let internal_url = config.get(&INTERNAL_URL)?;
     let own_token = config.get(&INTERNAL_TOKEN)?;
-    if let Some(url) = internal_url
-        .clone()
-        .filter(|_| !target::is_server_flag_given(config))
-    {
+    if let Some(url) = internal_url.clone().filter(|_| !target::is_server_flag_given(config)) {
         let token = own_token.or(config.get(&TOKEN)?);
         return Ok(OperatorEndpoint { url, token });
     }
@@ -84,18 +79,12 @@ fn select_endpoint(config: &Config, io: &Io<'_>) -> Result<OperatorEndpoint, Err
             url: target::local_server_url(config)?,
             token: own_token.or(config.get(&TOKEN)?),
         },
-        ServerSelection::Server {
-            url,
-            token,
-            is_profile,
-            ..
-        } => {
+        ServerSelection::Server { url, token, is_profile, .. } => {
             // The platform token grants full access, so it is sent only to the server it belongs
             // to.
             let explicit_url = config.is_given(&SERVER_URL).then_some(&SERVER_URL);
-            let explicit_url = explicit_url
-                .map(|explicit_url| config.value(explicit_url))
-                .transpose()?;
+            let explicit_url =
+                explicit_url.map(|explicit_url| config.value(explicit_url)).transpose()?;
             let is_own_server = [internal_url, explicit_url]
                 .iter()
                 .flatten()
@@ -149,14 +138,8 @@ mod tests {
         assert_eq!(selected_endpoint(&[], &[TOKEN], Some("staging")), staging);
         let same = ("NOETL_INTERNAL_URL", "http://staging:8082/");
         let own_server = endpoint("http://staging:8082", "of the platform");
-        assert_eq!(
-            selected_endpoint(&[PROFILE], &[TOKEN, same], None),
-            own_server
-        );
+        assert_eq!(selected_endpoint(&[PROFILE], &[TOKEN, same], None), own_server);
         let same = ("NOETL_SERVER_URL", "http://staging:8082");
-        assert_eq!(
-            selected_endpoint(&[PROFILE], &[TOKEN, same], None),
-            own_server
-        );
+        assert_eq!(selected_endpoint(&[PROFILE], &[TOKEN, same], None), own_server);
     }
 }

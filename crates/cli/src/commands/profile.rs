@@ -165,8 +165,7 @@ fn list_profiles(
         }
         return Ok(CommandExit::Ok);
     }
-    args.output
-        .print_list(&outputs, |_| profile_table(&outputs), io)?;
+    args.output.print_list(&outputs, |_| profile_table(&outputs), io)?;
     Ok(CommandExit::Ok)
 }
 
@@ -175,11 +174,7 @@ fn to_profile_output<'p>(
     profile: &'p Profile,
     profiles: &ProfileFile,
 ) -> ProfileOutput<'p> {
-    ProfileOutput {
-        name,
-        in_use: profiles.current.as_deref() == Some(name),
-        profile,
-    }
+    ProfileOutput { name, in_use: profiles.current.as_deref() == Some(name), profile }
 }
 
 fn profile_table(outputs: &[ProfileOutput<'_>]) -> TextTable {
@@ -232,11 +227,8 @@ fn add_profile(args: &ProfileAddArgs, io: &mut Io<'_>) -> Result<CommandExit, Er
         profiles.current = Some(args.name.clone());
     }
     profiles.save_file(&io.env)?;
-    let result = if profiles.current.as_ref() == Some(&args.name) {
-        "added and selected"
-    } else {
-        "added"
-    };
+    let result =
+        if profiles.current.as_ref() == Some(&args.name) { "added and selected" } else { "added" };
     writeln!(io.out, "{} {result}", args.name)?;
     Ok(CommandExit::Ok)
 }
@@ -258,11 +250,7 @@ fn select_profile(args: &ProfileUseArgs, io: &mut Io<'_>) -> Result<CommandExit,
 fn remove_profile(args: &ProfileRmArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let mut profiles = ProfileFile::load_file(&io.env)?;
     let profile = profiles.find_profile(&args.name)?;
-    let question = format!(
-        "Remove {} ({})?",
-        args.name,
-        escape_control(&profile.server)
-    );
+    let question = format!("Remove {} ({})?", args.name, escape_control(&profile.server));
     if !confirm(args.confirm, &question, "yes", io)? {
         return Ok(CommandExit::Failed);
     }

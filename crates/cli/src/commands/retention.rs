@@ -122,11 +122,7 @@ fn print_purge(response: &PurgeResponse, output: OutputArgs, io: &mut Io<'_>) ->
 }
 
 fn purge_table(response: &PurgeResponse) -> TextTable {
-    let note = if response.dry_run {
-        "would be deleted"
-    } else {
-        "deleted"
-    };
+    let note = if response.dry_run { "would be deleted" } else { "deleted" };
     let mut table = TextTable::new([
         TableColumn::new("WHAT"),
         TableColumn::new("COUNT").align_right(),

@@ -128,9 +128,7 @@ pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<Com
     match &args.command {
         SecretCommand::Set(args) => {
             let given = &args.target.given;
-            with_server(given, quiet, io, async |server, io| {
-                set_secret(server, args, io).await
-            })
+            with_server(given, quiet, io, async |server, io| set_secret(server, args, io).await)
         }
         SecretCommand::List(args) => {
             with_server(&args.target.given, quiet, io, async |server, io| {
@@ -167,11 +165,7 @@ fn remove_secret(args: &SecretRmArgs, quiet: bool, io: &mut Io<'_>) -> Result<Co
         return Ok(CommandExit::Failed);
     }
     connection.block_on(async {
-        let deleted = connection
-            .target
-            .require_server()?
-            .delete_credential(&args.name)
-            .await;
+        let deleted = connection.target.require_server()?.delete_credential(&args.name).await;
         Ok(deleted.map_err(TargetError::from)?)
     })?;
     writeln!(io.out, "{name} deleted")?;
@@ -193,11 +187,7 @@ async fn set_secret(
         kind: args.kind.as_str().into(),
         data: secret_fields(text.trim(), &args.kind),
         meta: None,
-        tags: args
-            .tags
-            .iter()
-            .map(|tag| Text::from(tag.as_str()))
-            .collect(),
+        tags: args.tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
         description: args.description.as_deref().map(Text::from),
     };
     let stored = server.put_credential(&request).await;
@@ -222,11 +212,7 @@ async fn list_secrets(
     quiet: bool,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
-    let secrets = server
-        .list_credentials()
-        .await
-        .map_err(TargetError::from)?
-        .items;
+    let secrets = server.list_credentials().await.map_err(TargetError::from)?.items;
     if secrets.is_empty() && output.is_table() {
         if !quiet {
             io.print_message("there are no secrets; create one with: noetl secret set NAME")?;
@@ -303,17 +289,8 @@ mod tests {
 
     #[test]
     fn plain_text_becomes_the_typed_secret() {
-        assert_eq!(
-            secret_fields("abc", "secret").to_string(),
-            r#"{"secret":"abc"}"#
-        );
-        assert_eq!(
-            secret_fields("123", "bearer").to_string(),
-            r#"{"token":"123"}"#
-        );
-        assert_eq!(
-            secret_fields(r#"{"a":1}"#, "bearer").to_string(),
-            r#"{"a":1}"#
-        );
+        assert_eq!(secret_fields("abc", "secret").to_string(), r#"{"secret":"abc"}"#);
+        assert_eq!(secret_fields("123", "bearer").to_string(), r#"{"token":"123"}"#);
+        assert_eq!(secret_fields(r#"{"a":1}"#, "bearer").to_string(), r#"{"a":1}"#);
     }
 }

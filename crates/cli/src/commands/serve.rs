@@ -114,21 +114,13 @@ async fn serve_until_stopped(
     let bound = roles::bind_listeners(config, &settings).await?;
     let store = open_store(location).await?;
     warn_missing_log_privileges(&*store, location).await?;
-    let scheme = if settings.tls.is_some() {
-        "https"
-    } else {
-        "http"
-    };
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}", bound.public);
-    let endpoint = roles::ServerEndpoint {
-        url: &url,
-        requires_tokens: !settings.is_dev,
-    };
+    let endpoint = roles::ServerEndpoint { url: &url, requires_tokens: !settings.is_dev };
     let runtime = roles::open_runtime(Arc::clone(&store), location, config, Some(endpoint)).await?;
     if let Some(orphans) = OrphanScope::for_location(location, config)? {
-        let count = roles::cancel_orphans(&*store, &runtime, orphans)
-            .await
-            .map_err(StartError::Runtime)?;
+        let count =
+            roles::cancel_orphans(&*store, &runtime, orphans).await.map_err(StartError::Runtime)?;
         if count > 0 {
             tracing::warn!(count, "cancelled runs whose process no longer exists");
         }
@@ -145,18 +137,14 @@ async fn serve_until_stopped(
         ServeMode::ServerOnly => None,
     };
     let extra_urls = ExtraUrls {
-        internal: bound
-            .internal
-            .map(|address| format!("{scheme}://{address}")),
+        internal: bound.internal.map(|address| format!("{scheme}://{address}")),
         metrics: bound.metrics.map(|address| format!("{scheme}://{address}")),
     };
     let process = DevProcess::start(runtime, bound.listeners, settings, worker);
     let _lock_file = match location.file_path() {
-        Some(file) => Some(
-            ServerLockFile::new(url.clone())
-                .write_beside(file)
-                .map_err(StartError::Process)?,
-        ),
+        Some(file) => {
+            Some(ServerLockFile::new(url.clone()).write_beside(file).map_err(StartError::Process)?)
+        }
         None => None,
     };
     print_addresses(&url, location, mode, &extra_urls, io)?;
@@ -179,14 +167,8 @@ async fn warn_missing_log_privileges(
     if !location.has_separate_owner() {
         return Ok(());
     }
-    let missing = store
-        .list_failed_privilege_checks()
-        .await
-        .map_err(Error::Store)?;
-    for check in missing
-        .iter()
-        .filter(|failed| failed.check == PrivilegeCheck::AppendOnly)
-    {
+    let missing = store.list_failed_privilege_checks().await.map_err(Error::Store)?;
+    for check in missing.iter().filter(|failed| failed.check == PrivilegeCheck::AppendOnly) {
         tracing::warn!(wall = %check, "the event log is not protected against changes by the server's role");
     }
     Ok(())
@@ -199,10 +181,9 @@ async fn open_store(location: &StoreLocation) -> Result<Arc<dyn Store>, StartErr
             path: location.display_name(),
             waited: Millis::ZERO,
             holder: Some(match lock_file {
-                Some(lock_file) => format!(
-                    "the server of process {} at {}",
-                    lock_file.pid, lock_file.url
-                ),
+                Some(lock_file) => {
+                    format!("the server of process {} at {}", lock_file.pid, lock_file.url)
+                }
                 None => "a 'noetl run'".to_owned(),
             }),
         }),
@@ -247,12 +228,7 @@ impl DevProcess {
     ) -> Self {
         let stop_server = CancellationToken::new();
         let server = http::serve_http(runtime.clone(), listeners, settings, stop_server.clone());
-        Self {
-            runtime,
-            server: tokio::spawn(server),
-            stop_server,
-            worker,
-        }
+        Self { runtime, server: tokio::spawn(server), stop_server, worker }
     }
 
     /// Runs until it is stopped or a component ends, then shuts down in order: first no new work is
@@ -322,10 +298,9 @@ fn print_addresses(
     }
     match mode {
         ServeMode::WithWorker => writeln!(io.out, "Stop with Ctrl-C")?,
-        ServeMode::ServerOnly => writeln!(
-            io.out,
-            "Workers: noetl worker --server {url} · stop with Ctrl-C"
-        )?,
+        ServeMode::ServerOnly => {
+            writeln!(io.out, "Workers: noetl worker --server {url} · stop with Ctrl-C")?
+        }
     }
     io.out.flush()?;
     let ExtraUrls { internal, metrics } = extra_urls;
@@ -373,10 +348,8 @@ mod tests {
 
     /// Opens a runtime with a fixed machine id, which only one process can lease at a time.
     async fn open_runtime(store: &Arc<MemoryStore>) -> Result<Runtime, RuntimeError> {
-        let settings = Settings {
-            machine_id: Some(MachineId::new(7).unwrap()),
-            ..Settings::default()
-        };
+        let settings =
+            Settings { machine_id: Some(MachineId::new(7).unwrap()), ..Settings::default() };
         Runtime::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
     }
 
@@ -394,12 +367,7 @@ mod tests {
                 stop: stop_worker.clone(),
             }),
         };
-        DevProcessFixture {
-            process,
-            store,
-            stop_server,
-            stop_worker,
-        }
+        DevProcessFixture { process, store, stop_server, stop_worker }
     }
 
     /// If one task ends, the other is cancelled, pending writes are finished, and the error names
@@ -409,16 +377,8 @@ mod tests {
         for (server, worker, text) in [
             (FakeTask::Crashes, FakeTask::Runs, "the server has crashed"),
             (FakeTask::Runs, FakeTask::Crashes, "the worker has crashed"),
-            (
-                FakeTask::Exits,
-                FakeTask::Runs,
-                "the server stopped unexpectedly",
-            ),
-            (
-                FakeTask::Runs,
-                FakeTask::Exits,
-                "the worker stopped unexpectedly",
-            ),
+            (FakeTask::Exits, FakeTask::Runs, "the server stopped unexpectedly"),
+            (FakeTask::Runs, FakeTask::Exits, "the worker stopped unexpectedly"),
         ] {
             let fixture = start_fixture(server, worker).await;
             let result = fixture.process.run_until(&CancellationToken::new()).await;

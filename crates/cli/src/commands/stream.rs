@@ -186,30 +186,14 @@ fn status_lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
         (true, None) => "connected".to_owned(),
         (false, _) => "not connected".to_owned(),
     };
-    let backlog = pluralize(
-        usize::try_from(status.lag_events).unwrap_or(usize::MAX),
-        "event",
-    );
+    let backlog = pluralize(usize::try_from(status.lag_events).unwrap_or(usize::MAX), "event");
     let backlog = match status.lag_events {
         0 => "nothing".to_owned(),
-        _ => format!(
-            "{backlog}, the oldest for {}",
-            Millis::from_ms(status.lag_ms).to_human()
-        ),
+        _ => format!("{backlog}, the oldest for {}", Millis::from_ms(status.lag_ms).to_human()),
     };
     let mut lines = vec![("state", status.state.to_string())];
-    lines.extend(
-        status
-            .problem
-            .as_ref()
-            .map(|text| ("problem", text.to_string())),
-    );
-    lines.extend(
-        status
-            .owner
-            .as_ref()
-            .map(|text| ("publisher", text.to_string())),
-    );
+    lines.extend(status.problem.as_ref().map(|text| ("problem", text.to_string())));
+    lines.extend(status.owner.as_ref().map(|text| ("publisher", text.to_string())));
     if status.enabled {
         lines.push(("behind", backlog));
         if status.horizon_age_ms > 0 {
@@ -231,9 +215,7 @@ async fn tail_stream(
     let mut after = args.from_start.then(FeedPosition::default);
     let mut remaining = args.limit.unwrap_or(u64::MAX);
     while remaining > 0 {
-        let limit = u32::try_from(remaining)
-            .unwrap_or(u32::MAX)
-            .min(MAX_PAGE_EVENTS);
+        let limit = u32::try_from(remaining).unwrap_or(u32::MAX).min(MAX_PAGE_EVENTS);
         let feed = server.stream_feed(after, limit, POLL_WAIT_MS).await;
         let feed = feed.map_err(TargetError::from)?;
         after = Some(feed.next);

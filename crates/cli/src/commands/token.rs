@@ -150,8 +150,7 @@ pub(crate) fn run(args: &TokenArgs, quiet: bool, io: &mut Io<'_>) -> Result<Comm
                 TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
             let tokens = connection
                 .block_on(async { fetch_all_tokens(connection.target.require_server()?).await })?;
-            args.output
-                .print_list(&tokens, |times| token_table(&tokens, times), io)?;
+            args.output.print_list(&tokens, |times| token_table(&tokens, times), io)?;
             Ok(CommandExit::Ok)
         }
         TokenCommand::Revoke(args) => revoke_token(args, quiet, io),
@@ -219,10 +218,7 @@ fn token_table(tokens: &[TokenView], times: &TimeFormatter) -> TextTable {
     for token in tokens {
         let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
         let pools = token.pools.as_ref().map(|pools| join_with_commas(pools));
-        let paths = token
-            .path_globs
-            .as_ref()
-            .map(|paths| join_with_commas(paths));
+        let paths = token.path_globs.as_ref().map(|paths| join_with_commas(paths));
         let all = || "all".to_owned();
         table.add_row([
             token.id.to_string().into(),
@@ -270,9 +266,7 @@ fn find_token<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView, 
     let matches: Vec<&TokenView> = tokens.iter().filter(is_part).collect();
     match matches.as_slice() {
         [token] => Ok(token),
-        [] => Err(Error::NoToken {
-            text: escape_control(text),
-        }),
+        [] => Err(Error::NoToken { text: escape_control(text) }),
         candidates => Err(Error::AmbiguousToken {
             text: escape_control(text),
             some: (candidates.iter().take(MAX_LISTED_MATCHES))
@@ -292,10 +286,7 @@ fn revoke_token(
         .block_on(async { fetch_all_tokens(connection.target.require_server()?).await })?;
     let token = find_token(&args.id, &tokens)?;
     let (id, name) = (token.id, escape_control(&token.name));
-    let question = format!(
-        "Revoke token {id} ({name}) at {}?",
-        connection.display_name()
-    );
+    let question = format!("Revoke token {id} ({name}) at {}?", connection.display_name());
     if !confirm(args.confirm, &question, "yes", io)? {
         return Ok(CommandExit::Failed);
     }

@@ -38,10 +38,7 @@ fn collect_files(dir: &Path, files: &mut Vec<PathBuf>) {
 fn yaml_documents() -> Vec<(PathBuf, Value)> {
     let mut files = Vec::new();
     collect_files(&deploy_dir(), &mut files);
-    let is_yaml = |path: &PathBuf| {
-        path.extension()
-            .is_some_and(|extension| extension == "yaml")
-    };
+    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml");
     let mut documents = Vec::new();
     for path in files.into_iter().filter(is_yaml) {
         let text = fs::read_to_string(&path).unwrap();
@@ -73,9 +70,7 @@ fn deploy_settings_exist() {
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         for name in settings_in(&text) {
-            let is_known = SETTINGS_TABLE
-                .iter()
-                .any(|setting| setting.info().name == name);
+            let is_known = SETTINGS_TABLE.iter().any(|setting| setting.info().name == name);
             assert!(
                 is_known || SETTINGS_OUTSIDE_TABLE.contains(&&*name),
                 "{}: there is no setting {name}",
@@ -88,17 +83,9 @@ fn deploy_settings_exist() {
 #[test]
 fn manifests_are_complete() {
     let documents = yaml_documents();
-    let kinds: BTreeSet<&str> = documents
-        .iter()
-        .filter_map(|(_, document)| document["kind"].as_str())
-        .collect();
-    for kind in [
-        "Namespace",
-        "ConfigMap",
-        "Deployment",
-        "Service",
-        "ScaledObject",
-    ] {
+    let kinds: BTreeSet<&str> =
+        documents.iter().filter_map(|(_, document)| document["kind"].as_str()).collect();
+    for kind in ["Namespace", "ConfigMap", "Deployment", "Service", "ScaledObject"] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }
     for (path, document) in &documents {
@@ -127,9 +114,7 @@ fn user_workers_lack_internal_token() {
     let text = fs::read_to_string(deploy_dir().join("kubernetes/system-worker.yaml")).unwrap();
     assert!(text.contains("NOETL_INTERNAL_API_TOKEN") && text.contains("value: system"));
     let documents = yaml_documents();
-    let compose = documents
-        .iter()
-        .find(|(path, _)| path.ends_with("docker-compose.yaml"));
+    let compose = documents.iter().find(|(path, _)| path.ends_with("docker-compose.yaml"));
     let environment = &compose.unwrap().1["services"]["worker"]["environment"];
     assert!(environment.get("NOETL_INTERNAL_API_TOKEN").is_none());
 }

@@ -27,18 +27,10 @@ pub(crate) enum ConfigError {
     SetTwice { name: &'static str },
     /// Unknown key in the configuration file.
     #[error("'{}' in {path} is not a setting", escape_control(key))]
-    UnknownKey {
-        path: String,
-        key: String,
-        near: Option<String>,
-    },
+    UnknownKey { path: String, key: String, near: Option<String> },
     /// A file that cannot be read or parsed.
     #[error("{what} {path} cannot be used: {reason}")]
-    UnusableFile {
-        what: &'static str,
-        path: String,
-        reason: String,
-    },
+    UnusableFile { what: &'static str, path: String, reason: String },
     /// The data directory of the user cannot be determined.
     #[error("cannot determine the user's data directory")]
     NoDataDir,
@@ -54,19 +46,14 @@ pub(crate) enum ConfigError {
 }
 
 fn display_value(value: Option<&str>) -> String {
-    value.map_or_else(
-        || "invalid".to_owned(),
-        |value| format!("'{}'", escape_control(value)),
-    )
+    value.map_or_else(|| "invalid".to_owned(), |value| format!("'{}'", escape_control(value)))
 }
 
 impl ConfigError {
     /// Suggested fix.
     pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::UnknownKey {
-                near: Some(near), ..
-            } => Some(format!("did you mean '{near}'?")),
+            Self::UnknownKey { near: Some(near), .. } => Some(format!("did you mean '{near}'?")),
             Self::UnknownKey { near: None, .. } => {
                 Some("list every setting with: noetl config show".to_owned())
             }

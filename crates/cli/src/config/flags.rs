@@ -74,10 +74,7 @@ fn setting_arg(info: &'static SettingInfo, role: Role) -> Option<Arg> {
         SettingDefault::Value(value) => value,
         SettingDefault::Described(description) => description,
     };
-    let help = format!(
-        "{} [env: {}] [default: {default}]",
-        info.description, info.name
-    );
+    let help = format!("{} [env: {}] [default: {default}]", info.description, info.name);
     let arg = Arg::new(info.name)
         .long(flag.name)
         .value_name(flag.value_name)
@@ -101,10 +98,7 @@ impl<R: AcceptsFlags> FromArgMatches for SettingFlags<R> {
                 given.flags.insert(info.name, (flag.name, text.clone()));
             }
         }
-        Ok(Self {
-            given,
-            role: PhantomData,
-        })
+        Ok(Self { given, role: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

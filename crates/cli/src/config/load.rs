@@ -101,9 +101,7 @@ impl Config {
         let (text, origin) = self.text_and_origin(&setting.info);
         let Some(text) = text else { return Ok(None) };
         let value = (setting.parse)(text);
-        value
-            .map(Some)
-            .map_err(|fault| invalid_value_error(&setting.info, text, &origin, fault))
+        value.map(Some).map_err(|fault| invalid_value_error(&setting.info, text, &origin, fault))
     }
 
     /// Value of a setting that has a default.
@@ -148,10 +146,9 @@ impl Config {
                 ));
                 Ok(None)
             }
-            (Some(text), None) => Ok(Some((
-                text.to_owned(),
-                SettingOrigin::Environment(name.into()),
-            ))),
+            (Some(text), None) => {
+                Ok(Some((text.to_owned(), SettingOrigin::Environment(name.into()))))
+            }
             (None, Some(path)) => {
                 let text = fs::read_to_string(path);
                 let text = text.map_err(|error| ConfigError::UnusableFile {
@@ -171,13 +168,9 @@ impl Config {
     fn warn_unknown_variables(&mut self, env: &Env) {
         for (name, _) in env.iter() {
             let is_ours = name.starts_with("NOETL_");
-            let is_injected = KUBERNETES_PREFIXES
-                .iter()
-                .any(|prefix| name.starts_with(prefix));
+            let is_injected = KUBERNETES_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
             let is_known = name == CONFIG_VARIABLE
-                || SETTINGS_TABLE
-                    .iter()
-                    .any(|setting| is_variable_of(setting.info(), name));
+                || SETTINGS_TABLE.iter().any(|setting| is_variable_of(setting.info(), name));
             if !is_ours || is_injected || is_known {
                 continue;
             }
@@ -185,8 +178,7 @@ impl Config {
             let hint = nearest_name(name, names)
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
             let name = escape_control(name);
-            self.warnings
-                .push(format!("{name} is not a setting and has no effect{hint}"));
+            self.warnings.push(format!("{name} is not a setting and has no effect{hint}"));
         }
     }
 
@@ -217,9 +209,7 @@ fn check_setting(
     origin: &SettingOrigin,
 ) -> Result<(), ConfigError> {
     let info = setting.info();
-    setting
-        .validate(text)
-        .map_err(|fault| invalid_value_error(info, text, origin, fault))
+    setting.validate(text).map_err(|fault| invalid_value_error(info, text, origin, fault))
 }
 
 fn invalid_value_error(
@@ -263,18 +253,14 @@ impl ConfigFile {
             toml::from_str(&text).map_err(|error| unusable(error.to_string().trim().to_owned()))?;
         let mut values = BTreeMap::new();
         for (key, value) in table {
-            let known_keys = SETTINGS_TABLE
-                .iter()
-                .map(|setting| setting.info().file_key());
+            let known_keys = SETTINGS_TABLE.iter().map(|setting| setting.info().file_key());
             if !known_keys.clone().any(|known| known == key) {
                 let near = nearest_name(&key, known_keys);
                 let path = name.clone();
                 return Err(ConfigError::UnknownKey { path, key, near });
             }
             let text = scalar_text(&value).ok_or_else(|| {
-                unusable(format!(
-                    "'{key}' must be a string, a number, a boolean or a list"
-                ))
+                unusable(format!("'{key}' must be a string, a number, a boolean or a list"))
             })?;
             values.insert(key, text);
         }
@@ -315,10 +301,7 @@ pub(crate) fn nearest_name<N: AsRef<str>>(
 ) -> Option<String> {
     let scored = known.map(|name| {
         let name = name.as_ref();
-        (
-            strsim::normalized_damerau_levenshtein(unknown, name),
-            name.to_owned(),
-        )
+        (strsim::normalized_damerau_levenshtein(unknown, name), name.to_owned())
     });
     scored
         .filter(|(score, _)| *score > 0.7)

@@ -35,8 +35,7 @@ pub(super) fn parse_size<const MIN: u64, const MAX: u64>(
 }
 
 pub(super) fn parse_port(text: &str) -> Result<u16, ParseFault> {
-    text.parse()
-        .map_err(|_| "must be a number from 0 to 65535".to_owned())
+    text.parse().map_err(|_| "must be a number from 0 to 65535".to_owned())
 }
 
 pub(super) fn parse_bool(text: &str) -> Result<bool, ParseFault> {
@@ -65,8 +64,7 @@ pub(super) fn parse_ip_address(text: &str) -> Result<IpAddr, ParseFault> {
 pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, ParseFault> {
     let local = text.strip_prefix("localhost:");
     let text = local.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    text.parse()
-        .map_err(|_| "must be an address and a port such as 127.0.0.1:9090".to_owned())
+    text.parse().map_err(|_| "must be an address and a port such as 127.0.0.1:9090".to_owned())
 }
 
 pub(super) fn parse_http_url(text: &str) -> Result<String, ParseFault> {
@@ -121,10 +119,10 @@ pub(super) fn parse_store(text: &str) -> Result<StoreChoice, ParseFault> {
     match text {
         "memory" => Ok(StoreChoice::Memory),
         "postgres" => Ok(StoreChoice::Postgres),
-        _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Err(
-            "must be just 'postgres'; set the address in NOETL_DSN, which is never printed"
-                .to_owned(),
-        ),
+        _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => {
+            Err("must be just 'postgres'; set the address in NOETL_DSN, which is never printed"
+                .to_owned())
+        }
         _ => Err("must be sqlite:PATH, postgres or memory".to_owned()),
     }
 }
@@ -132,9 +130,8 @@ pub(super) fn parse_store(text: &str) -> Result<StoreChoice, ParseFault> {
 /// Parses a SQL identifier that needs no quotes.
 pub(super) fn parse_identifier(text: &str) -> Result<String, ParseFault> {
     let mut chars = text.chars();
-    let has_valid_start = chars
-        .next()
-        .is_some_and(|first| first.is_ascii_lowercase() || first == '_');
+    let has_valid_start =
+        chars.next().is_some_and(|first| first.is_ascii_lowercase() || first == '_');
     let is_valid = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
     if has_valid_start && chars.all(is_valid) && text.len() <= 63 {
         return Ok(text.to_owned());
@@ -170,11 +167,7 @@ pub(super) fn parse_ssl_mode(text: &str) -> Result<TlsVerification, ParseFault> 
 pub(super) fn parse_directories(text: &str) -> Result<Vec<PathBuf>, ParseFault> {
     let directory = |text: &str| {
         let path = PathBuf::from(text.trim());
-        if path.is_absolute() {
-            Ok(path)
-        } else {
-            Err(format!("'{text}' is not an absolute path"))
-        }
+        if path.is_absolute() { Ok(path) } else { Err(format!("'{text}' is not an absolute path")) }
     };
     text.split(',').map(directory).collect()
 }
@@ -208,9 +201,7 @@ pub(super) fn parse_images(text: &str) -> Result<Vec<String>, ParseFault> {
         let text = text.trim();
         let start = text.strip_suffix('*').unwrap_or(text);
         if text.is_empty() || start.contains('*') || text.contains(char::is_whitespace) {
-            return Err(format!(
-                "'{text}' is not an image name; * is allowed only at the end"
-            ));
+            return Err(format!("'{text}' is not an image name; * is allowed only at the end"));
         }
         Ok(text.to_owned())
     };
@@ -247,15 +238,9 @@ mod tests {
         let urls = parse_named_urls("a=http://h/mcp, b-2=https://h:8443/x?y=1").unwrap();
         assert_eq!(urls["a"], "http://h/mcp");
         assert_eq!(urls["b-2"], "https://h:8443/x?y=1");
-        for invalid in [
-            "",
-            "a",
-            "=http://h",
-            "a=h",
-            "a b=http://h",
-            "a=http://h,a=http://i",
-            "a=http://h,",
-        ] {
+        for invalid in
+            ["", "a", "=http://h", "a=h", "a b=http://h", "a=http://h,a=http://i", "a=http://h,"]
+        {
             assert!(parse_named_urls(invalid).is_err(), "{invalid}");
         }
     }

@@ -40,10 +40,7 @@ pub(crate) enum SettingDefault {
 impl SettingInfo {
     /// Key in the configuration file: the name without the `NOETL_` prefix, in lower case.
     pub(crate) fn file_key(&self) -> String {
-        self.name
-            .strip_prefix("NOETL_")
-            .unwrap_or(self.name)
-            .to_lowercase()
+        self.name.strip_prefix("NOETL_").unwrap_or(self.name).to_lowercase()
     }
 
     /// Flag of the setting if the command accepts it.
@@ -89,13 +86,7 @@ impl<T> Setting<T> {
         parse: fn(&str) -> Result<T, ParseFault>,
         description: &'static str,
     ) -> Self {
-        let info = SettingInfo {
-            name,
-            description,
-            default,
-            flag: None,
-            is_secret: false,
-        };
+        let info = SettingInfo { name, description, default, flag: None, is_secret: false };
         Self { info, parse }
     }
 
@@ -106,11 +97,7 @@ impl<T> Setting<T> {
         value_name: &'static str,
         roles: &'static [Role],
     ) -> Self {
-        self.info.flag = Some(SettingFlag {
-            name,
-            value_name,
-            roles,
-        });
+        self.info.flag = Some(SettingFlag { name, value_name, roles });
         self
     }
 

@@ -28,13 +28,8 @@ pub(crate) use secrets::*;
 pub(crate) use switches::*;
 pub(crate) use worker::*;
 
-const LOCAL_STORE_ROLES: &[Role] = &[
-    Role::Run,
-    Role::Dev,
-    Role::Server,
-    Role::Client,
-    Role::Database,
-];
+const LOCAL_STORE_ROLES: &[Role] =
+    &[Role::Run, Role::Dev, Role::Server, Role::Client, Role::Database];
 const LISTENING_ROLES: &[Role] = &[Role::Dev, Role::Server];
 const WORKING_ROLES: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
 const LONG_RUNNING_ROLES: &[Role] = &[Role::Dev, Role::Server, Role::Worker];

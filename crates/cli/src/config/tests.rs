@@ -20,9 +20,7 @@ fn given_flags(flags: &[(&'static str, &'static str, &str)]) -> GivenSettings {
 }
 
 fn load_error(given: &GivenSettings, variables: &[(&str, &str)]) -> String {
-    Config::load(given, &env_from(variables))
-        .unwrap_err()
-        .to_string()
+    Config::load(given, &env_from(variables)).unwrap_err().to_string()
 }
 
 #[test]
@@ -31,34 +29,21 @@ fn flag_overrides_environment_file_and_default() {
     let path = dir.path().join("noetl.toml");
     fs::write(&path, "port = 3\nhost = '127.0.0.3'\nschema = 'three'\n").unwrap();
     let file = path.to_str().unwrap();
-    let variables = [
-        ("NOETL_CONFIG", file),
-        ("NOETL_PORT", "2"),
-        ("NOETL_HOST", "127.0.0.2"),
-    ];
-    let config = Config::load(
-        &given_flags(&[("NOETL_PORT", "port", "1")]),
-        &env_from(&variables),
-    )
-    .unwrap();
+    let variables = [("NOETL_CONFIG", file), ("NOETL_PORT", "2"), ("NOETL_HOST", "127.0.0.2")];
+    let config =
+        Config::load(&given_flags(&[("NOETL_PORT", "port", "1")]), &env_from(&variables)).unwrap();
     let table = [
         (config.value(&PORT).unwrap().to_string(), &PORT.info),
         (config.value(&HOST).unwrap().to_string(), &HOST.info),
         (config.value(&SCHEMA).unwrap(), &SCHEMA.info),
-        (
-            config.value(&COMMAND_LEASE_SECS).unwrap().to_string(),
-            &COMMAND_LEASE_SECS.info,
-        ),
+        (config.value(&COMMAND_LEASE_SECS).unwrap().to_string(), &COMMAND_LEASE_SECS.info),
     ]
     .map(|(value, info)| (value, config.text_and_origin(info).1));
     assert_eq!(
         table,
         [
             ("1".to_owned(), SettingOrigin::Flag("port")),
-            (
-                "127.0.0.2".to_owned(),
-                SettingOrigin::Environment("NOETL_HOST".into())
-            ),
+            ("127.0.0.2".to_owned(), SettingOrigin::Environment("NOETL_HOST".into())),
             ("three".to_owned(), SettingOrigin::File(file.into())),
             ("30".to_owned(), SettingOrigin::Default),
         ]
@@ -70,15 +55,8 @@ fn flag_overrides_environment_file_and_default() {
 fn config_flag_overrides_config_variable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("named.toml");
-    fs::write(
-        &path,
-        "port = 9\negress_allow = ['10.0.0.0/8', 'db:5432']\n",
-    )
-    .unwrap();
-    let given = GivenSettings {
-        file: Some(path),
-        ..GivenSettings::default()
-    };
+    fs::write(&path, "port = 9\negress_allow = ['10.0.0.0/8', 'db:5432']\n").unwrap();
+    let given = GivenSettings { file: Some(path), ..GivenSettings::default() };
     let config = Config::load(&given, &env_from(&[("NOETL_CONFIG", "/nowhere.toml")])).unwrap();
     assert_eq!(config.value(&PORT).unwrap(), 9);
     assert!(config.get(&EGRESS).unwrap().is_some());
@@ -90,11 +68,8 @@ fn file_variable_supplies_the_value() {
     let path = dir.path().join("dsn");
     fs::write(&path, "postgres://u:p@h/d\n").unwrap();
     let file = path.to_str().unwrap();
-    let config = Config::load(
-        &GivenSettings::default(),
-        &env_from(&[("NOETL_DSN_FILE", file)]),
-    )
-    .unwrap();
+    let config =
+        Config::load(&GivenSettings::default(), &env_from(&[("NOETL_DSN_FILE", file)])).unwrap();
     assert_eq!(config.get(&DSN).unwrap().unwrap(), "postgres://u:p@h/d");
     assert!(config.warnings.is_empty());
     let twice = [("NOETL_DSN_FILE", file), ("NOETL_DSN", "x")];
@@ -116,10 +91,7 @@ fn secret_files_are_collected() {
     let secret = file("secret.toml", "port = 1\ntoken = 'x'\n");
     let plain = file("plain.toml", "port = 1\n");
     let secret_files = |file: &PathBuf, variables: &[(&str, &str)]| {
-        let given = GivenSettings {
-            file: Some(file.clone()),
-            ..GivenSettings::default()
-        };
+        let given = GivenSettings { file: Some(file.clone()), ..GivenSettings::default() };
         let config = Config::load(&given, &env_from(variables)).unwrap();
         config.secret_files().to_vec()
     };
@@ -149,10 +121,7 @@ fn errors_name_the_origin() {
 #[test]
 fn secret_values_are_not_printed() {
     let message = load_error(&GivenSettings::default(), &[("NOETL_TOKEN", "se\u{7}cret")]);
-    assert_eq!(
-        message,
-        "NOETL_TOKEN is invalid: must be a single line of text"
-    );
+    assert_eq!(message, "NOETL_TOKEN is invalid: must be a single line of text");
     // Without a name, with a comma in the key, and with an unsupported scheme.
     for invalid in [
         "https://mcp.x/mcp?key=SECRET",
@@ -170,10 +139,7 @@ fn unknown_key_is_an_error_with_suggestion() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("noetl.toml");
     fs::write(&path, "prot = 1\n").unwrap();
-    let given = GivenSettings {
-        file: Some(path),
-        ..GivenSettings::default()
-    };
+    let given = GivenSettings { file: Some(path), ..GivenSettings::default() };
     let error = Config::load(&given, &Env::default()).unwrap_err();
     assert!(matches!(&error, ConfigError::UnknownKey { key, .. } if key == "prot"));
     assert_eq!(error.help_text().unwrap(), "did you mean 'port'?");
@@ -201,29 +167,22 @@ fn unknown_variable_warns_except_kubernetes_ones() {
 /// warning.
 #[test]
 fn obsolete_settings_warn() {
-    let variables = [
-        ("NOETL_RUNTIME_SWEEP_INTERVAL", "5"),
-        ("NOETL_AUTO_RECREATE_RUNTIME", "false"),
-    ];
+    let variables =
+        [("NOETL_RUNTIME_SWEEP_INTERVAL", "5"), ("NOETL_AUTO_RECREATE_RUNTIME", "false")];
     let config = Config::load(&GivenSettings::default(), &env_from(&variables)).unwrap();
     insta::assert_snapshot!(config.warnings.join("\n"), @r"
     NOETL_RUNTIME_SWEEP_INTERVAL: No effect: the status of a worker is determined when it is queried
     NOETL_AUTO_RECREATE_RUNTIME: No effect: a process that is no longer registered registers itself again
     ");
-    let variables = [
-        ("NOETL_RUNTIME_SWEEP_INTERVAL", "30"),
-        ("NOETL_AUTO_RECREATE_RUNTIME", "true"),
-    ];
+    let variables =
+        [("NOETL_RUNTIME_SWEEP_INTERVAL", "30"), ("NOETL_AUTO_RECREATE_RUNTIME", "true")];
     let config = Config::load(&GivenSettings::default(), &env_from(&variables)).unwrap();
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
 }
 
 #[test]
 fn setting_table_is_consistent() {
-    let mut names: Vec<&str> = SETTINGS_TABLE
-        .iter()
-        .map(|setting| setting.info().name)
-        .collect();
+    let mut names: Vec<&str> = SETTINGS_TABLE.iter().map(|setting| setting.info().name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), SETTINGS_TABLE.len());
@@ -244,18 +203,12 @@ fn setting_table_is_consistent() {
 #[test]
 fn rejects_machine_id_out_of_range() {
     for invalid in ["1024", "-1", "host"] {
-        let text = load_error(
-            &GivenSettings::default(),
-            &[("NOETL_SERVER_MACHINE_ID", invalid)],
-        );
+        let text = load_error(&GivenSettings::default(), &[("NOETL_SERVER_MACHINE_ID", invalid)]);
         assert!(text.starts_with("NOETL_SERVER_MACHINE_ID is "), "{text}");
     }
     for valid in ["0", "1023"] {
-        Config::load(
-            &GivenSettings::default(),
-            &env_from(&[("NOETL_SERVER_MACHINE_ID", valid)]),
-        )
-        .unwrap();
+        Config::load(&GivenSettings::default(), &env_from(&[("NOETL_SERVER_MACHINE_ID", valid)]))
+            .unwrap();
     }
 }
 
@@ -301,15 +254,9 @@ fn rejects_out_of_range_limits() {
         ("NOETL_SQL_CONSOLE", "open"),
     ] {
         let text = load_error(&GivenSettings::default(), &[(name, invalid)]);
-        assert!(
-            text.starts_with(&format!("{name} is '{invalid}'")),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("{name} is '{invalid}'")), "{text}");
     }
-    let size = load_error(
-        &GivenSettings::default(),
-        &[("NOETL_INLINE_MAX_BYTES", "x")],
-    );
+    let size = load_error(&GivenSettings::default(), &[("NOETL_INLINE_MAX_BYTES", "x")]);
     insta::assert_snapshot!(size, @"NOETL_INLINE_MAX_BYTES is 'x': must be a size from 1KiB to 1MiB, or a number of bytes");
 }
 

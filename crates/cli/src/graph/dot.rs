@@ -34,21 +34,11 @@ pub(crate) fn draw_dot(flow: &FlowGraph) -> String {
             };
             for arc in &group.arcs {
                 let condition = flow.flow_step(from).arc_condition(*arc);
-                lines.push(dot_edge(
-                    &dot_id(from),
-                    &to,
-                    condition.as_deref(),
-                    group.is_back,
-                ));
+                lines.push(dot_edge(&dot_id(from), &to, condition.as_deref(), group.is_back));
             }
         }
         if flow.flow_step(from).fails_unmatched {
-            lines.push(dot_edge(
-                &dot_id(from),
-                "fail",
-                Some("no arc matches"),
-                false,
-            ));
+            lines.push(dot_edge(&dot_id(from), "fail", Some("no arc matches"), false));
         }
     }
     lines.push("}\n".to_owned());
@@ -59,10 +49,7 @@ fn dot_node(flow: &FlowGraph, index: StepIndex) -> String {
     let step = flow.flow_step(index);
     let tools = step.tools.join(" → ");
     let looping = step.looping.as_ref().map(|looping| format!("⟳ {looping}"));
-    let guard = step
-        .guard
-        .as_ref()
-        .map(|guard| format!("only when {guard}"));
+    let guard = step.guard.as_ref().map(|guard| format!("only when {guard}"));
     let mut texts = vec![&*step.name, &tools];
     texts.extend(looping.as_deref());
     texts.extend(guard.as_deref());

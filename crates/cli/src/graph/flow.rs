@@ -91,22 +91,14 @@ impl FlowStep {
             .zip(graph.edges(index))
             .filter_map(|(arc, edge)| {
                 let when = arc.when.as_ref().map(|when| condition_text(&when.value));
-                Some(FlowArc {
-                    target: edge.target?,
-                    when,
-                })
+                Some(FlowArc { target: edge.target?, when })
             })
             .collect();
         let must_match = router
             .is_some_and(|router| no_match_is_error || router.on_no_match() == NoMatch::Error);
         Self {
             name: Arc::clone(&step.name.value),
-            tools: step
-                .tool
-                .tasks()
-                .iter()
-                .map(|task| task.kind.value.as_str())
-                .collect(),
+            tools: step.tool.tasks().iter().map(|task| task.kind.value.as_str()).collect(),
             looping: step.looping.as_ref().map(loop_description),
             guard: step
                 .when
@@ -159,14 +151,10 @@ fn loop_description(looping: &Loop) -> String {
         LoopSource::In(_) => loop_items(&looping.source),
         LoopSource::Cursor(cursor) => format!("rows claimed from {}", cursor.kind),
     };
-    let width = looping
-        .spec
-        .max_in_flight
-        .as_ref()
-        .map(|width| match &width.value {
-            ValueOrTemplate::Fixed(width) => width.to_string(),
-            ValueOrTemplate::Template(template) => expression_text(template.source()),
-        });
+    let width = looping.spec.max_in_flight.as_ref().map(|width| match &width.value {
+        ValueOrTemplate::Fixed(width) => width.to_string(),
+        ValueOrTemplate::Template(template) => expression_text(template.source()),
+    });
     let order = match (looping.spec.mode, width) {
         (LoopMode::Sequential, _) => "one by one".to_owned(),
         (LoopMode::Parallel, None) => "in parallel".to_owned(),

@@ -23,17 +23,11 @@ pub(crate) fn draw_mermaid(flow: &FlowGraph) -> String {
         (flow.has_implicit_end(), "  finish(((end)))"),
         (has_failure, "  fail{{fail}}:::fail"),
         (has_loop, "  classDef loop stroke-width:3px"),
-        (
-            flow.final_step.is_some(),
-            "  classDef final stroke-width:3px,stroke-dasharray:6 3",
-        ),
+        (flow.final_step.is_some(), "  classDef final stroke-width:3px,stroke-dasharray:6 3"),
         (has_failure, "  classDef fail stroke:#c00,color:#c00"),
     ];
     lines.extend(
-        optional
-            .iter()
-            .filter(|(is_used, _)| *is_used)
-            .map(|(_, line)| (*line).to_owned()),
+        optional.iter().filter(|(is_used, _)| *is_used).map(|(_, line)| (*line).to_owned()),
     );
     for from in flow.step_indices() {
         for group in plan.groups(from) {
@@ -55,10 +49,7 @@ pub(crate) fn draw_mermaid(flow: &FlowGraph) -> String {
             }
         }
         if flow.flow_step(from).fails_unmatched {
-            lines.push(format!(
-                "  {} -->|\"no arc matches\"| fail",
-                mermaid_id(from)
-            ));
+            lines.push(format!("  {} -->|\"no arc matches\"| fail", mermaid_id(from)));
         }
     }
     let mut text = lines.join("\n");
@@ -75,9 +66,7 @@ fn mermaid_node(flow: &FlowGraph, index: StepIndex) -> String {
     );
     let notes = [
         step.looping.as_ref().map(|looping| format!("⟳ {looping}")),
-        step.guard
-            .as_ref()
-            .map(|guard| format!("only when {guard}")),
+        step.guard.as_ref().map(|guard| format!("only when {guard}")),
     ];
     for note in notes.iter().flatten() {
         // Writing to a string cannot fail.
@@ -120,9 +109,5 @@ fn mermaid_label(text: &str) -> String {
         MAX_LABEL_LINES,
         "…",
     );
-    lines
-        .into_iter()
-        .map(escape)
-        .collect::<Vec<_>>()
-        .join("<br/>")
+    lines.into_iter().map(escape).collect::<Vec<_>>().join("<br/>")
 }

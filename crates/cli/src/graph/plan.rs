@@ -108,10 +108,7 @@ impl DrawingPlan {
 
     /// Number of joins.
     pub(super) fn join_count(&self) -> usize {
-        self.predecessors
-            .iter()
-            .filter(|steps| steps.len() > 1)
-            .count()
+        self.predecessors.iter().filter(|steps| steps.len() > 1).count()
     }
 
     /// Steps below `first` at the same depth, including `first`.
@@ -128,13 +125,12 @@ impl DrawingPlan {
 
     /// Forward targets of the arcs of a step.
     fn forward_targets(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
-        self.groups(step)
-            .iter()
-            .filter(|group| !group.is_back)
-            .filter_map(|group| match group.target {
+        self.groups(step).iter().filter(|group| !group.is_back).filter_map(|group| {
+            match group.target {
                 EdgeTarget::Step(target) => Some(target),
                 EdgeTarget::End => None,
-            })
+            }
+        })
     }
 }
 
@@ -158,10 +154,7 @@ impl<'f> PlanBuilder<'f> {
         let count = flow.steps.len();
         let plan = DrawingPlan {
             margin: Vec::new(),
-            groups: flow
-                .step_indices()
-                .map(|step| group_arcs(flow, step))
-                .collect(),
+            groups: flow.step_indices().map(|step| group_arcs(flow, step)).collect(),
             predecessors: vec![Vec::new(); count],
             back_from: vec![Vec::new(); count],
             placements: vec![StepPlacement::Margin; count],
@@ -183,9 +176,7 @@ impl<'f> PlanBuilder<'f> {
         let flow = self.flow;
         let main = [(DrawingSection::Main, flow.entry)];
         let last = flow.final_step.map(|step| (DrawingSection::Final, step));
-        let rest = flow
-            .step_indices()
-            .map(|step| (DrawingSection::Unreached, step));
+        let rest = flow.step_indices().map(|step| (DrawingSection::Unreached, step));
         for (section, root) in main.into_iter().chain(last).chain(rest) {
             if self.tree[root.index()].is_none() {
                 self.mark_back_arcs(root);
@@ -238,11 +229,8 @@ impl<'f> PlanBuilder<'f> {
         }
         for &step in &order[1..] {
             let predecessors = &self.plan.predecessors[step.index()];
-            self.plan.placements[step.index()] = if predecessors.len() == 1 {
-                StepPlacement::Branch
-            } else {
-                StepPlacement::Join
-            };
+            self.plan.placements[step.index()] =
+                if predecessors.len() == 1 { StepPlacement::Branch } else { StepPlacement::Join };
             self.fork[step.index()] = self.fork_of(step);
         }
         for &step in order[1..].iter().rev() {
@@ -289,12 +277,7 @@ impl<'f> PlanBuilder<'f> {
             }
             a
         };
-        self.plan
-            .predecessors(step)
-            .iter()
-            .copied()
-            .reduce(meet)
-            .unwrap_or(step)
+        self.plan.predecessors(step).iter().copied().reduce(meet).unwrap_or(step)
     }
 
     /// Assigns the depth of a step, and moves it to the margin if it is too deep.
@@ -348,11 +331,7 @@ fn group_arcs(flow: &FlowGraph, step: StepIndex) -> Vec<ArcGroup> {
     for (index, arc) in flow.flow_step(step).arcs.iter().enumerate() {
         match groups.iter_mut().find(|group| group.target == arc.target) {
             Some(group) => group.arcs.push(index),
-            None => groups.push(ArcGroup {
-                target: arc.target,
-                arcs: vec![index],
-                is_back: false,
-            }),
+            None => groups.push(ArcGroup { target: arc.target, arcs: vec![index], is_back: false }),
         }
     }
     groups

@@ -22,11 +22,7 @@ fn build_flow(arcs: &[Vec<usize>], inclusive: bool) -> FlowGraph {
         looping: None,
         guard: None,
         admission: false,
-        mode: if inclusive {
-            RouterMode::Inclusive
-        } else {
-            RouterMode::Exclusive
-        },
+        mode: if inclusive { RouterMode::Inclusive } else { RouterMode::Exclusive },
         fails_unmatched: false,
         arcs: targets
             .iter()
@@ -55,24 +51,13 @@ fn build_arc(count: usize, index: usize, target: usize) -> FlowArc {
 }
 
 fn draw_text_at_width(flow: &FlowGraph, width: usize) -> String {
-    draw_text(
-        flow,
-        DrawOptions {
-            paint: ColorPaint::PLAIN,
-            width,
-            ascii: false,
-        },
-    )
+    draw_text(flow, DrawOptions { paint: ColorPaint::PLAIN, width, ascii: false })
 }
 
 /// Returns the steps with a bullet in a drawing, in order of appearance.
 fn drawn_steps(drawing: &str) -> Vec<&str> {
-    let bullets = drawing
-        .lines()
-        .filter_map(|line| line.split_once(['●', '○']));
-    bullets
-        .filter_map(|(_, rest)| rest.split_whitespace().next())
-        .collect()
+    let bullets = drawing.lines().filter_map(|line| line.split_once(['●', '○']));
+    bullets.filter_map(|(_, rest)| rest.split_whitespace().next()).collect()
 }
 
 fn any_graph() -> impl Strategy<Value = Vec<Vec<usize>>> {
@@ -115,10 +100,7 @@ proptest! {
 fn draws_very_long_chain() {
     let count = 20_000;
     let arcs: Vec<Vec<usize>> = (1..=count).map(|next| vec![next]).collect();
-    assert_eq!(
-        drawn_steps(&draw_text_at_width(&build_flow(&arcs, false), 100)).len(),
-        count
-    );
+    assert_eq!(drawn_steps(&draw_text_at_width(&build_flow(&arcs, false), 100)).len(), count);
 }
 
 #[test]
@@ -126,13 +108,7 @@ fn draws_deeply_nested_decisions() {
     // Step 2n leads to 2n + 2 and to the leaf 2n + 1.
     let count = 5_000;
     let arcs: Vec<Vec<usize>> = (0..count)
-        .map(|step| {
-            if step % 2 == 0 {
-                vec![step + 2, step + 1]
-            } else {
-                vec![]
-            }
-        })
+        .map(|step| if step % 2 == 0 { vec![step + 2, step + 1] } else { vec![] })
         .collect();
     let drawing = draw_text_at_width(&build_flow(&arcs, false), 100);
     assert_eq!(drawn_steps(&drawing).len(), count);
@@ -145,8 +121,5 @@ fn draws_step_with_many_arcs() {
     let count = 3_000;
     let mut arcs = vec![(1..count).collect::<Vec<_>>()];
     arcs.extend((1..count).map(|_| vec![count - 1]));
-    assert_eq!(
-        drawn_steps(&draw_text_at_width(&build_flow(&arcs, true), 100)).len(),
-        count
-    );
+    assert_eq!(drawn_steps(&draw_text_at_width(&build_flow(&arcs, true), 100)).len(), count);
 }

@@ -71,10 +71,7 @@ impl OutputArgs {
         } else {
             TimeStyle::Iso
         });
-        TimeFormatter {
-            style,
-            now: SystemClock.now(),
-        }
+        TimeFormatter { style, now: SystemClock.now() }
     }
 
     /// Prints a list as a table or as data.
@@ -129,11 +126,8 @@ impl OutputArgs {
     }
 
     fn print_document(self, json: &Json, io: &mut Io<'_>) -> Result<(), Error> {
-        let format = if self.format == OutputFormat::Yaml {
-            ResultFormat::Yaml
-        } else {
-            ResultFormat::Json
-        };
+        let format =
+            if self.format == OutputFormat::Yaml { ResultFormat::Yaml } else { ResultFormat::Json };
         if let Some(text) = result::render_result(json, Some(format)) {
             write!(io.out, "{text}")?;
         }

@@ -18,19 +18,11 @@ pub(crate) struct TableColumn {
 impl TableColumn {
     /// Column that is always shown.
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            is_wide_only: false,
-            is_right_aligned: false,
-            is_shrinkable: false,
-        }
+        Self { name, is_wide_only: false, is_right_aligned: false, is_shrinkable: false }
     }
 
     fn header(self) -> TableCell {
-        TableCell {
-            text: self.name.to_owned(),
-            style: palette::MUTED,
-        }
+        TableCell { text: self.name.to_owned(), style: palette::MUTED }
     }
 
     /// Shows the column only in the wide format.
@@ -62,10 +54,7 @@ pub(crate) struct TableCell {
 impl TableCell {
     /// Cell with styled text.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self {
-            text: escape_control(text.as_ref()),
-            style,
-        }
+        Self { text: escape_control(text.as_ref()), style }
     }
 }
 
@@ -88,10 +77,7 @@ const COLUMN_GAP: &str = "  ";
 impl TextTable {
     /// Table without rows.
     pub(crate) fn new(columns: impl IntoIterator<Item = TableColumn>) -> Self {
-        Self {
-            columns: columns.into_iter().collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row with a cell for each column, including wide ones.
@@ -112,10 +98,8 @@ impl TextTable {
             .collect();
         let widths = self.column_widths(&visible_columns, has_headers, stream);
         let mut text = String::new();
-        let headers: Vec<TableCell> = visible_columns
-            .iter()
-            .map(|column| self.columns[*column].header())
-            .collect();
+        let headers: Vec<TableCell> =
+            visible_columns.iter().map(|column| self.columns[*column].header()).collect();
         let headers: Vec<&TableCell> = headers.iter().collect();
         let rows = self.rows.iter().map(|row| {
             let cells = visible_columns.iter().filter_map(|column| row.get(*column));
@@ -137,15 +121,9 @@ impl TextTable {
         stream: &OutputStream<'_>,
     ) -> Vec<usize> {
         let widest = |at: &usize| {
-            let header = if has_headers {
-                display_width(self.columns[*at].name)
-            } else {
-                0
-            };
+            let header = if has_headers { display_width(self.columns[*at].name) } else { 0 };
             let cells = self.rows.iter().filter_map(|row| row.get(*at));
-            cells
-                .map(|cell| display_width(&cell.text))
-                .fold(header, usize::max)
+            cells.map(|cell| display_width(&cell.text)).fold(header, usize::max)
         };
         let mut widths: Vec<usize> = visible_columns.iter().map(widest).collect();
         if !stream.is_terminal() {
@@ -154,9 +132,7 @@ impl TextTable {
         loop {
             let gaps = COLUMN_GAP.len() * visible_columns.len().saturating_sub(1);
             let total = widths.iter().sum::<usize>() + gaps;
-            let Some(excess) = total
-                .checked_sub(stream.width())
-                .filter(|excess| *excess > 0)
+            let Some(excess) = total.checked_sub(stream.width()).filter(|excess| *excess > 0)
             else {
                 return widths;
             };
@@ -167,9 +143,7 @@ impl TextTable {
                 return widths;
             };
             // Shortens the widest column first, and no more than needed.
-            widths[widest] = widths[widest]
-                .saturating_sub(excess.min(4))
-                .max(MIN_CELL_WIDTH);
+            widths[widest] = widths[widest].saturating_sub(excess.min(4)).max(MIN_CELL_WIDTH);
         }
     }
 }
@@ -181,11 +155,8 @@ fn write_line(text: &mut String, cells: &[(TableColumn, usize, &TableCell)], pai
         let shortened = truncate_to_width(&cell.text, *width, "…");
         let blanks = " ".repeat(width.saturating_sub(display_width(&shortened)));
         let painted = paint.text(cell.style, &shortened).to_string();
-        let (before, after) = if column.is_right_aligned {
-            (blanks.as_str(), "")
-        } else {
-            ("", blanks.as_str())
-        };
+        let (before, after) =
+            if column.is_right_aligned { (blanks.as_str(), "") } else { ("", blanks.as_str()) };
         text.push_str(before);
         text.push_str(&painted);
         if index != last {
@@ -209,11 +180,7 @@ mod tests {
             TableColumn::new("MORE").wide_only(),
         ]);
         table.add_row(["a".into(), "1".into(), "x".into()]);
-        table.add_row([
-            "a name that is rather long, for a name".into(),
-            "12".into(),
-            "y".into(),
-        ]);
+        table.add_row(["a name that is rather long, for a name".into(), "12".into(), "y".into()]);
         table
     }
 

@@ -136,13 +136,7 @@ impl<'s> ProgressDisplay<'s> {
         if let Some(line) = self.note_line(note, io) {
             lines.push(line);
         }
-        if let ProgressNote::Failed {
-            pass,
-            error,
-            is_caught: false,
-            ..
-        } = note
-        {
+        if let ProgressNote::Failed { pass, error, is_caught: false, .. } = note {
             lines.push(render_step_failure(self.source, &pass.step, error, &io.err));
             self.has_printed_failure = true;
         }
@@ -161,40 +155,24 @@ impl<'s> ProgressDisplay<'s> {
                 let items = items.map_or_else(String::new, |items| {
                     format!("  {}", pluralize(items as usize, "item"))
                 });
-                (
-                    "▸",
-                    palette::MUTED,
-                    format!("{}{items}", self.step_label(pass)),
-                )
+                ("▸", palette::MUTED, format!("{}{items}", self.step_label(pass)))
             }
             ProgressNote::Completed { pass, stats } => {
                 let text = format!("{}  {}", self.step_label(pass), format_stats(stats));
                 ("✓", palette::SUCCESS, text)
             }
-            ProgressNote::Failed {
-                pass,
-                stats,
-                error,
-                is_caught,
-            } => {
+            ProgressNote::Failed { pass, stats, error, is_caught } => {
                 let name = self.step_label(pass);
                 let stats = format_stats(stats);
                 let text = if *is_caught {
-                    format!(
-                        "{name}  {stats}, failed and caught: {}",
-                        error_summary(error)
-                    )
+                    format!("{name}  {stats}, failed and caught: {}", error_summary(error))
                 } else {
                     format!("{name}  {stats}, failed")
                 };
                 ("✗", palette::FAILURE, text)
             }
             ProgressNote::Cancelled { pass, stats } => {
-                let text = format!(
-                    "{}  {}, cancelled",
-                    self.step_label(pass),
-                    format_stats(stats)
-                );
+                let text = format!("{}  {}, cancelled", self.step_label(pass), format_stats(stats));
                 ("–", palette::CAUTION, text)
             }
             ProgressNote::Retried { pass, error, after } => {
@@ -241,11 +219,7 @@ impl PlaybookSource {
     /// Parses a playbook. Returns `None` for other documents.
     pub(crate) fn parse_playbook(file: String, text: String) -> Option<Self> {
         match check(&text, &CheckOptions::default()).document {
-            Some(Document::Playbook(playbook)) => Some(Self {
-                file,
-                text,
-                playbook,
-            }),
+            Some(Document::Playbook(playbook)) => Some(Self { file, text, playbook }),
             Some(Document::Subscription(_) | Document::Schedule(_) | Document::Other(_)) | None => {
                 None
             }
@@ -293,21 +267,14 @@ fn paint_line(paint: ColorPaint, sign: &str, style: anstyle::Style, text: &str) 
 fn format_stats(stats: &StepStats) -> String {
     let mut text = stats.time.to_human();
     if let Some(progress) = stats.loop_progress {
-        text += &format!(
-            ", {} of {}",
-            progress.done.saturating_sub(progress.failed),
-            progress.total
-        );
+        text +=
+            &format!(", {} of {}", progress.done.saturating_sub(progress.failed), progress.total);
         if progress.failed > 0 {
             text += &format!(", {} failed", progress.failed);
         }
     }
     if stats.retries > 0 {
-        let noun = if stats.retries == 1 {
-            "retry"
-        } else {
-            "retries"
-        };
+        let noun = if stats.retries == 1 { "retry" } else { "retries" };
         text += &format!(", {} {noun}", stats.retries);
     }
     text
@@ -318,9 +285,7 @@ fn format_active(active: &ActiveStep, now: Timestamp) -> String {
     if let Some(progress) = active.loop_progress {
         let filled =
             (u64::from(BAR_WIDTH) * u64::from(progress.done)).checked_div(progress.total.into());
-        let filled = usize::try_from(filled.unwrap_or(0))
-            .unwrap_or(0)
-            .min(BAR_WIDTH as usize);
+        let filled = usize::try_from(filled.unwrap_or(0)).unwrap_or(0).min(BAR_WIDTH as usize);
         let empty = BAR_WIDTH as usize - filled;
         text += &format!(
             "{}{} {}/{}  ",

@@ -13,11 +13,7 @@ pub(crate) enum ProgressEvent {
         items: Option<u32>,
     },
     /// An attempt failed and is retried.
-    Retried {
-        pass: StepPass,
-        error: TaskError,
-        after: Millis,
-    },
+    Retried { pass: StepPass, error: TaskError, after: Millis },
     /// A worker was lost or too slow.
     Expired { pass: StepPass, reason: String },
     /// A command ended. In a loop, this is an iteration.
@@ -75,10 +71,7 @@ impl ProgressEvent {
         // Most event types are irrelevant for the progress, and new ones are too.
         if kind == EventType::StepEnter {
             let items = event_meta(view, "collection_size").and_then(to_u32);
-            Some(Self::Entered {
-                pass: step_pass(view)?,
-                items,
-            })
+            Some(Self::Entered { pass: step_pass(view)?, items })
         } else if kind == EventType::StepExit {
             let (pass, end) = (step_pass(view)?, step_end(view)?);
             Some(Self::Exited { pass, end })
@@ -115,16 +108,10 @@ fn step_end(view: &EventView) -> Option<StepEnd> {
     if status == EventStatus::Failed {
         return Some(StepEnd::Failed {
             error: event_error(view),
-            is_caught: result_context(view, "caught")
-                .and_then(Json::as_bool)
-                .unwrap_or(false),
+            is_caught: result_context(view, "caught").and_then(Json::as_bool).unwrap_or(false),
         });
     }
-    Some(if status == EventStatus::Cancelled {
-        StepEnd::Cancelled
-    } else {
-        StepEnd::Completed
-    })
+    Some(if status == EventStatus::Cancelled { StepEnd::Cancelled } else { StepEnd::Completed })
 }
 
 fn skipped_event(view: &EventView) -> Option<ProgressEvent> {

@@ -9,37 +9,13 @@ use super::progress_event::{ProgressEvent, SkipReason, StepEnd, StepPass};
 /// Permanent line of the progress display.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ProgressNote {
-    Entered {
-        pass: StepPass,
-        items: Option<u32>,
-    },
-    Retried {
-        pass: StepPass,
-        error: TaskError,
-        after: Millis,
-    },
-    Expired {
-        pass: StepPass,
-        reason: String,
-    },
-    Completed {
-        pass: StepPass,
-        stats: StepStats,
-    },
-    Failed {
-        pass: StepPass,
-        stats: StepStats,
-        error: TaskError,
-        is_caught: bool,
-    },
-    Cancelled {
-        pass: StepPass,
-        stats: StepStats,
-    },
-    Skipped {
-        step: String,
-        reason: SkipReason,
-    },
+    Entered { pass: StepPass, items: Option<u32> },
+    Retried { pass: StepPass, error: TaskError, after: Millis },
+    Expired { pass: StepPass, reason: String },
+    Completed { pass: StepPass, stats: StepStats },
+    Failed { pass: StepPass, stats: StepStats, error: TaskError, is_caught: bool },
+    Cancelled { pass: StepPass, stats: StepStats },
+    Skipped { step: String, reason: SkipReason },
 }
 
 /// Statistics of a pass of a step.
@@ -89,11 +65,7 @@ impl ProgressState {
                 let active = ActiveStep {
                     since: time,
                     retries: 0,
-                    loop_progress: items.map(|total| LoopProgress {
-                        total,
-                        done: 0,
-                        failed: 0,
-                    }),
+                    loop_progress: items.map(|total| LoopProgress { total, done: 0, failed: 0 }),
                     retry_error: None,
                 };
                 self.active_steps.insert(pass.clone(), active);
@@ -116,12 +88,9 @@ impl ProgressState {
                 Some(match end {
                     StepEnd::Completed => ProgressNote::Completed { pass, stats },
                     StepEnd::Cancelled => ProgressNote::Cancelled { pass, stats },
-                    StepEnd::Failed { error, is_caught } => ProgressNote::Failed {
-                        pass,
-                        stats,
-                        error,
-                        is_caught,
-                    },
+                    StepEnd::Failed { error, is_caught } => {
+                        ProgressNote::Failed { pass, stats, error, is_caught }
+                    }
                 })
             }
             ProgressEvent::Skipped { step, reason } => Some(ProgressNote::Skipped { step, reason }),

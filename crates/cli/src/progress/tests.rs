@@ -27,11 +27,7 @@ fn sample_flow() -> PlaybookSource {
     else {
         panic!("a playbook");
     };
-    PlaybookSource {
-        file: "flow.yaml".to_owned(),
-        text: FLOW_PLAYBOOK.to_owned(),
-        playbook,
-    }
+    PlaybookSource { file: "flow.yaml".to_owned(), text: FLOW_PLAYBOOK.to_owned(), playbook }
 }
 
 /// Builds an event of a step, `ms` milliseconds after the start.
@@ -46,10 +42,7 @@ fn step_event(ms: i64, kind: EventType, step: &str, meta: &str, outcome: &str) -
         event_type: EventName::from(kind),
         node_id: None,
         node_name: Some(step.into()),
-        status: kind
-            .default_status()
-            .map_or("FAILED", |status| status.as_str())
-            .into(),
+        status: kind.default_status().map_or("FAILED", |status| status.as_str()).into(),
         created_at: time,
         timestamp: time,
         duration: None,
@@ -65,25 +58,11 @@ fn step_event(ms: i64, kind: EventType, step: &str, meta: &str, outcome: &str) -
 
 fn sample_events() -> Vec<EventView> {
     let loop_meta = r#"{"run":1,"collection_size":4}"#;
-    let done = |ms| {
-        step_event(
-            ms,
-            EventType::CommandCompleted,
-            "fetch",
-            r#"{"run":1}"#,
-            "null",
-        )
-    };
+    let done = |ms| step_event(ms, EventType::CommandCompleted, "fetch", r#"{"run":1}"#, "null");
     vec![
         step_event(0, EventType::StepEnter, "fetch", loop_meta, "null"),
         done(10),
-        step_event(
-            20,
-            EventType::CommandFailed,
-            "fetch",
-            r#"{"run":1}"#,
-            "null",
-        ),
+        step_event(20, EventType::CommandFailed, "fetch", r#"{"run":1}"#, "null"),
         step_event(
             25,
             EventType::CallError,
@@ -110,10 +89,7 @@ fn render_display(
     };
     io.force_color(false);
     draw(&mut ProgressDisplay::new(style, Some(&source)), &mut io);
-    String::from_utf8(err)
-        .unwrap()
-        .replace('\r', "")
-        .replace('\u{1b}', "ESC")
+    String::from_utf8(err).unwrap().replace('\r', "").replace('\u{1b}', "ESC")
 }
 
 fn time_at_ms(ms: i64) -> Timestamp {

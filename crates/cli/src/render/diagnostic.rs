@@ -17,11 +17,7 @@ pub(crate) fn render_diagnostic(
     diagnostic: &Diagnostic,
     stream: &OutputStream<'_>,
 ) -> String {
-    let renderer = if stream.paint().is_on() {
-        Renderer::styled()
-    } else {
-        Renderer::plain()
-    };
+    let renderer = if stream.paint().is_on() { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.term_width(stream.width());
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
@@ -35,9 +31,7 @@ pub(crate) fn render_diagnostic(
         .line_start(excerpt.number)
         .annotation(AnnotationKind::Visible.span(0..0))
         .annotation(AnnotationKind::Primary.span(excerpt.marked.clone()));
-    let title = level
-        .primary_title(&diagnostic.message)
-        .id(diagnostic.code.as_str());
+    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.as_str());
     let mut report = vec![title.element(snippet)];
     if let Some(hint) = &diagnostic.hint {
         report.push(Group::with_title(Level::HELP.secondary_title(hint)));
@@ -76,11 +70,7 @@ pub(crate) fn render_failure(
     failure: &RunFailure<'_>,
     stream: &OutputStream<'_>,
 ) -> String {
-    let renderer = if stream.paint().is_on() {
-        Renderer::styled()
-    } else {
-        Renderer::plain()
-    };
+    let renderer = if stream.paint().is_on() { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.term_width(stream.width());
     let (title, other_lines) = split_message(failure.message);
     let path = text_layout::escape_control(file);
@@ -107,17 +97,12 @@ pub(crate) fn render_failure(
 
 /// Splits a message into its first line and the last of the other lines.
 fn split_message(message: &str) -> (String, Vec<String>) {
-    let lines: Vec<&str> = message
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).collect();
     let Some((title, rest)) = lines.split_first() else {
         return ("no reason given".to_owned(), Vec::new());
     };
     let from = rest.len().saturating_sub(MAX_MESSAGE_LINES);
-    let rest = rest[from..]
-        .iter()
-        .map(|line| text_layout::escape_control(line));
+    let rest = rest[from..].iter().map(|line| text_layout::escape_control(line));
     (text_layout::escape_control(title), rest.collect())
 }
 
@@ -154,12 +139,8 @@ impl<'t> SourceExcerpt<'t> {
         if text[first..last].trim().is_empty() {
             return Self::below_last_text(text, start, number);
         }
-        let from = text
-            .ceil_char_boundary(start.saturating_sub(MAX_EXCERPT_BYTES))
-            .max(first);
-        let to = text
-            .floor_char_boundary(start + MAX_EXCERPT_BYTES)
-            .min(last);
+        let from = text.ceil_char_boundary(start.saturating_sub(MAX_EXCERPT_BYTES)).max(first);
+        let to = text.floor_char_boundary(start + MAX_EXCERPT_BYTES).min(last);
         Self {
             text: Cow::from(&text[from..to]),
             number,
@@ -178,12 +159,7 @@ impl<'t> SourceExcerpt<'t> {
         // The renderer recognizes the last line only if it ends with a line break.
         let text = Cow::from(format!("{}\n", &text[first..start]));
         let marked = start - first..start - first;
-        Self {
-            text,
-            number: number - lines,
-            marked,
-            column: None,
-        }
+        Self { text, number: number - lines, marked, column: None }
     }
 }
 
@@ -256,11 +232,7 @@ mod tests {
 
     #[test]
     fn long_line_keeps_its_columns() {
-        let text = format!(
-            "a: é{}[nxt]{}\r\nb: 1\n",
-            "-".repeat(30_000),
-            "-".repeat(30_000)
-        );
+        let text = format!("a: é{}[nxt]{}\r\nb: 1\n", "-".repeat(30_000), "-".repeat(30_000));
         let at = text.find("nxt").unwrap();
         insta::assert_snapshot!(render_sample(&text, Span::new(at, at + 3)), @r"
         warning[NP010]: something

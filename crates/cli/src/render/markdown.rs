@@ -47,14 +47,9 @@ struct CodeBlock {
 impl CodeBlock {
     /// Code block with the info string of its fence. `at=9:17` marks a position.
     fn new(info: &str) -> Self {
-        let position = info
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("at="));
+        let position = info.split_whitespace().find_map(|word| word.strip_prefix("at="));
         let line = position.and_then(|position| position.split(':').next());
-        Self {
-            marked_line: line.and_then(|line| line.parse().ok()),
-            number: 0,
-        }
+        Self { marked_line: line.and_then(|line| line.parse().ok()), number: 0 }
     }
 
     fn render_line(&mut self, line: &str, paint: ColorPaint) -> String {
@@ -71,11 +66,7 @@ impl CodeBlock {
 fn render_prose(line: &str, paint: ColorPaint) -> String {
     let heading = line.trim_start_matches('#');
     if heading.len() < line.len() && heading.starts_with(' ') {
-        let style = if line.starts_with("##") {
-            palette::NAME
-        } else {
-            palette::NAME.underline()
-        };
+        let style = if line.starts_with("##") { palette::NAME } else { palette::NAME.underline() };
         return paint.text(style, heading.trim()).to_string();
     }
     if !paint.is_on() {

@@ -42,9 +42,7 @@ fn to_indented_json(value: &Json) -> String {
 }
 
 fn to_plain_text(value: &Json) -> String {
-    let mut text = value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned);
+    let mut text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -116,21 +114,13 @@ fn to_yaml_scalar(value: &Json) -> String {
 
 /// Quotes a string unless it is unambiguous without quotes.
 fn quote_yaml(text: &str) -> String {
-    let is_plain = text
-        .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' '))
-        && text.starts_with(char::is_alphabetic)
-        && !text.ends_with(' ')
-        && noetl_playbook::to_json(text)
-            .as_ref()
-            .and_then(Json::as_str)
-            == Some(text)
-        && !is_yaml_keyword(text);
-    if is_plain {
-        text.to_owned()
-    } else {
-        Json::from(text).to_string()
-    }
+    let is_plain =
+        text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' '))
+            && text.starts_with(char::is_alphabetic)
+            && !text.ends_with(' ')
+            && noetl_playbook::to_json(text).as_ref().and_then(Json::as_str) == Some(text)
+            && !is_yaml_keyword(text);
+    if is_plain { text.to_owned() } else { Json::from(text).to_string() }
 }
 
 /// Words with another meaning in older YAML versions.
@@ -153,10 +143,7 @@ mod tests {
             ("a", Json::from("x y")),
         ]);
         Json::object([
-            (
-                "list",
-                Json::list([inner.clone(), Json::list([inner]), Json::list([])]),
-            ),
+            ("list", Json::list([inner.clone(), Json::list([inner]), Json::list([])])),
             ("word", Json::from("no")),
             ("text", Json::from("two\nlines")),
             ("empty", Json::empty_map()),
@@ -183,15 +170,9 @@ mod tests {
         "#);
         let text = Json::from("hello");
         assert_eq!(render_result(&text, None).unwrap(), "hello\n");
-        assert_eq!(
-            render_result(&text, Some(ResultFormat::Json)).unwrap(),
-            "\"hello\"\n"
-        );
+        assert_eq!(render_result(&text, Some(ResultFormat::Json)).unwrap(), "\"hello\"\n");
         assert_eq!(render_result(&Json::Null, None), None);
-        assert_eq!(
-            render_result(&Json::Null, Some(ResultFormat::Json)).unwrap(),
-            "null\n"
-        );
+        assert_eq!(render_result(&Json::Null, Some(ResultFormat::Json)).unwrap(), "null\n");
         assert_eq!(
             render_result(&Json::list([Json::from(1_i64)]), Some(ResultFormat::Text)).unwrap(),
             "[1]\n"

@@ -42,10 +42,7 @@ pub(crate) fn truncate_to_width(text: &str, width: usize, ellipsis: &str) -> Str
         return text.to_owned();
     }
     let available = width.saturating_sub(display_width(ellipsis));
-    format!(
-        "{}{ellipsis}",
-        &text[..fitting_bytes(text, available)].trim_end()
-    )
+    format!("{}{ellipsis}", &text[..fitting_bytes(text, available)].trim_end())
 }
 
 /// Wraps a text to lines of at most `width` columns, between words if possible. The last of
@@ -103,10 +100,7 @@ mod tests {
         assert_eq!(wrap_text("one two three", 7, 9, "…"), ["one two", "three"]);
         assert_eq!(wrap_text("one two three", 8, 9, "…"), ["one two", "three"]);
         assert_eq!(wrap_text("unbreakable", 4, 9, "…"), ["unbr", "eaka", "ble"]);
-        assert_eq!(
-            wrap_text("one two three four", 7, 2, "…"),
-            ["one two", "three…"]
-        );
+        assert_eq!(wrap_text("one two three four", 7, 2, "…"), ["one two", "three…"]);
         assert_eq!(wrap_text("日本語", 4, 9, "…"), ["日本", "語"]);
     }
 

@@ -20,11 +20,7 @@ pub(crate) fn server_client(config: &Config) -> Result<Client, Error> {
 
 /// Token, client certificate and trusted authority of a client.
 pub(crate) fn client_settings(config: &Config) -> Result<ClientSettings, ConfigError> {
-    let chain = read_setting_file(
-        config,
-        &TLS_CLIENT_CERT,
-        "the file of NOETL_TLS_CLIENT_CERT",
-    )?;
+    let chain = read_setting_file(config, &TLS_CLIENT_CERT, "the file of NOETL_TLS_CLIENT_CERT")?;
     let key = read_setting_file(config, &TLS_CLIENT_KEY, "the file of NOETL_TLS_CLIENT_KEY")?;
     let missing = |name| Err(ConfigError::Missing { name });
     let certificate = match (chain, key) {

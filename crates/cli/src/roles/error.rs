@@ -32,10 +32,7 @@ pub(crate) enum StartError {
     #[error("cannot open the database {path}: {}", error_chain(source))]
     DatabaseFile { path: String, source: StoreError },
     /// The PostgreSQL database cannot be used.
-    #[error(
-        "cannot use the PostgreSQL database at {place}: {}",
-        error_chain(source)
-    )]
+    #[error("cannot use the PostgreSQL database at {place}: {}", error_chain(source))]
     Database {
         place: String,
         /// True if a separate role owns the tables.
@@ -44,17 +41,10 @@ pub(crate) enum StartError {
     },
     /// The port is already in use.
     #[error("port {} of {} is already in use", address.port(), address.ip())]
-    PortInUse {
-        address: SocketAddr,
-        setting: &'static str,
-    },
+    PortInUse { address: SocketAddr, setting: &'static str },
     /// The address cannot be used for listening.
     #[error("cannot listen on {address}: {}", source.kind())]
-    Listen {
-        address: SocketAddr,
-        setting: &'static str,
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, setting: &'static str, source: io::Error },
     /// The address of the server is invalid.
     #[error(transparent)]
     Client(#[from] ClientBuildError),
@@ -94,15 +84,9 @@ impl StartError {
     /// Suggested fix.
     pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::DatabaseInUse {
-                waited: Millis::ZERO,
-                holder,
-                ..
-            } => {
+            Self::DatabaseInUse { waited: Millis::ZERO, holder, .. } => {
                 let holder = holder.as_deref().unwrap_or("the other process");
-                Some(format!(
-                    "stop {holder}, or choose another database with --store sqlite:PATH"
-                ))
+                Some(format!("stop {holder}, or choose another database with --store sqlite:PATH"))
             }
             Self::DatabaseInUse { waited, holder, .. } => {
                 let waited = waited.to_human();
@@ -122,11 +106,7 @@ impl StartError {
                     .to_owned(),
             ),
             Self::Database { has_owner, .. } => {
-                let owner = if *has_owner {
-                    "NOETL_OWNER_DSN and "
-                } else {
-                    ""
-                };
+                let owner = if *has_owner { "NOETL_OWNER_DSN and " } else { "" };
                 Some(format!(
                     "check that PostgreSQL 15 or newer is running there and that {owner}NOETL_DSN, or \
                      POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are correct"
@@ -138,9 +118,9 @@ impl StartError {
             Self::Listen { setting, .. } if *setting == PORT.info.name => {
                 Some("choose another address with --host and --port".to_owned())
             }
-            Self::PortInUse { setting, .. } | Self::Listen { setting, .. } => Some(format!(
-                "choose another in {setting}; port 0 selects a free one"
-            )),
+            Self::PortInUse { setting, .. } | Self::Listen { setting, .. } => {
+                Some(format!("choose another in {setting}; port 0 selects a free one"))
+            }
             Self::Worker(_) => Some("check --server and NOETL_TOKEN".to_owned()),
             Self::Client(_) => Some("check --server".to_owned()),
             Self::ComponentStopped { .. } => Some(

@@ -42,10 +42,7 @@ pub(super) fn load_keys(
         return Ok(None);
     };
     let old = config.get(&ENCRYPTION_KEYS_OLD)?.unwrap_or_default();
-    let old = old
-        .split(',')
-        .map(str::trim)
-        .filter(|text| !text.is_empty());
+    let old = old.split(',').map(str::trim).filter(|text| !text.is_empty());
     // A key may have a human-readable prefix, which is ignored: its id is derived from the key.
     let old = old.map(|text| text.rsplit(':').next().unwrap_or(text));
     let old = old.map(|text| parse_key(ENCRYPTION_KEYS_OLD.info.name, text));
@@ -64,10 +61,7 @@ fn parse_key(name: &str, text: &str) -> Result<EncryptionKey, ConfigError> {
 
 fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>, Error> {
     let path = file.with_extension("key");
-    let unusable = |source| KeyError::File {
-        path: path.clone(),
-        source,
-    };
+    let unusable = |source| KeyError::File { path: path.clone(), source };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && may_create => {
@@ -76,10 +70,8 @@ fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unusable(error).into()),
     };
-    let key = EncryptionKey::from_base64(&text).map_err(|source| KeyError::Invalid {
-        path: path.clone(),
-        source,
-    })?;
+    let key = EncryptionKey::from_base64(&text)
+        .map_err(|source| KeyError::Invalid { path: path.clone(), source })?;
     Ok(Some(key))
 }
 
@@ -87,11 +79,7 @@ fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>,
 /// same key.
 fn create_key_file(path: &Path) -> io::Result<String> {
     let text = EncryptionKey::generate_base64().map_err(io::Error::other)?;
-    let opened = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match opened {
         Ok(mut file) => {
             file.write_all(text.as_bytes())?;

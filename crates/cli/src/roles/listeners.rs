@@ -42,16 +42,10 @@ pub(crate) fn http_settings(
         }
         (None, None) => None,
         (Some(_), None) => {
-            return Err(ConfigError::Missing {
-                name: "NOETL_TLS_KEY",
-            }
-            .into());
+            return Err(ConfigError::Missing { name: "NOETL_TLS_KEY" }.into());
         }
         (None, Some(_)) => {
-            return Err(ConfigError::Missing {
-                name: "NOETL_TLS_CERT",
-            }
-            .into());
+            return Err(ConfigError::Missing { name: "NOETL_TLS_CERT" }.into());
         }
     };
     let identities = config.get(&MTLS_IDENTITIES)?.unwrap_or_default();
@@ -78,9 +72,7 @@ pub(crate) fn http_settings(
         rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
         sql_console: config.value(&SQL_CONSOLE)?,
         config_schema: Some(config_schema().to_string().into()),
-        internal_token: config
-            .get(&INTERNAL_TOKEN)?
-            .map(|token| InternalToken::new(&token)),
+        internal_token: config.get(&INTERNAL_TOKEN)?.map(|token| InternalToken::new(&token)),
         allowed_origins: config.get(&CORS_ORIGINS)?.unwrap_or_default(),
         ..HttpSettings::default()
     })
@@ -116,11 +108,7 @@ pub(crate) async fn bind_listeners(
     let (internal, internal_address) = bind_extra(&INTERNAL_BIND).await?.unzip();
     let (metrics, metrics_address) = bind_extra(&METRICS_BIND).await?.unzip();
     Ok(BoundListeners {
-        listeners: HttpListeners {
-            public,
-            internal,
-            metrics,
-        },
+        listeners: HttpListeners { public, internal, metrics },
         public: address,
         internal: internal_address,
         metrics: metrics_address,
@@ -143,9 +131,7 @@ pub(crate) async fn bind_worker_metrics(
             unencrypted; use a loopback address such as 127.0.0.1:9090, or set NOETL_UNSAFE_PLAINTEXT=true";
         return Err(ConfigError::Unsupported(text).into());
     }
-    bind_address(address, WORKER_METRICS_BIND.info.name)
-        .await
-        .map(Some)
+    bind_address(address, WORKER_METRICS_BIND.info.name).await.map(Some)
 }
 
 async fn bind_address(
@@ -154,11 +140,7 @@ async fn bind_address(
 ) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::PortInUse { address, setting },
-        _ => StartError::Listen {
-            address,
-            setting,
-            source,
-        },
+        _ => StartError::Listen { address, setting, source },
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local_address = listener.local_addr().map_err(failed)?;

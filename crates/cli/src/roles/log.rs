@@ -14,21 +14,14 @@ pub(crate) fn start_logging(
     has_color: bool,
 ) -> Result<(), ConfigError> {
     let filter = EnvFilter::builder().parse_lossy(log_filter(config)?);
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let is_json = match config.value(&LOG_FORMAT)? {
         LogFormat::Auto => !is_terminal,
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
     let result = if is_json {
-        builder
-            .json()
-            .flatten_event(true)
-            .with_span_list(false)
-            .with_ansi(false)
-            .try_init()
+        builder.json().flatten_event(true).with_span_list(false).with_ansi(false).try_init()
     } else {
         builder.with_ansi(has_color).with_target(false).try_init()
     };

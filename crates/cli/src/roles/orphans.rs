@@ -43,9 +43,8 @@ impl OrphanScope {
             StoreLocation::Memory => None,
             StoreLocation::File { .. } => Some(Self::AllLocalRuns),
             StoreLocation::Database(_) => {
-                let silence = config
-                    .value(&WORKER_OFFLINE_SECS)?
-                    .saturating_mul(LOST_TIMEOUT_MULTIPLE);
+                let silence =
+                    config.value(&WORKER_OFFLINE_SECS)?.saturating_mul(LOST_TIMEOUT_MULTIPLE);
                 Some(Self::SilentFor(Millis::from_secs(silence.into())))
             }
         })
@@ -74,11 +73,7 @@ pub(crate) async fn cancel_orphans(
             && cutoff.is_none_or(|cutoff| facts.started_at < cutoff)
     };
     let mut count = 0;
-    for status in [
-        ExecutionStatus::Pending,
-        ExecutionStatus::Running,
-        ExecutionStatus::Paused,
-    ] {
+    for status in [ExecutionStatus::Pending, ExecutionStatus::Running, ExecutionStatus::Paused] {
         for execution_id in list_orphans(store, status, is_orphan).await? {
             let request = CancelRequest {
                 reason: Some("the process that ran it no longer exists".into()),
@@ -128,10 +123,7 @@ async fn list_orphans(
             limit: PageLimit::MAX,
         };
         let page = store.list_executions(filter).await?;
-        let matching = page
-            .executions
-            .iter()
-            .filter(|execution| is_orphan(execution));
+        let matching = page.executions.iter().filter(|execution| is_orphan(execution));
         orphans.extend(matching.map(|execution| execution.execution_id));
         examined += page.executions.len();
         after = page.next;

@@ -24,9 +24,7 @@ impl StoreLocation {
             }
             Self::Database(database) => {
                 let status = PostgresStore::schema_status(&database.postgres_options()).await;
-                status
-                    .map(Some)
-                    .map_err(|source| database.to_start_error(source))
+                status.map(Some).map_err(|source| database.to_start_error(source))
             }
         }
     }
@@ -38,9 +36,7 @@ impl StoreLocation {
             Self::File { path, .. } => open_file_read_only(path),
             Self::Database(database) => {
                 let store = PostgresStore::open_read_only(&database.postgres_options()).await;
-                Ok(Arc::new(
-                    store.map_err(|source| database.to_start_error(source))?,
-                ))
+                Ok(Arc::new(store.map_err(|source| database.to_start_error(source))?))
             }
         }
     }

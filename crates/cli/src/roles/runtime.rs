@@ -55,11 +55,7 @@ pub(crate) fn open_read_only_runtime(
     config: &Config,
 ) -> Result<Runtime, ConfigError> {
     let settings = runtime_settings(config, None)?;
-    Ok(Runtime::open_read_only(
-        store,
-        Arc::new(SystemClock),
-        settings,
-    ))
+    Ok(Runtime::open_read_only(store, Arc::new(SystemClock), settings))
 }
 
 fn runtime_settings(
@@ -111,10 +107,8 @@ fn runtime_settings(
 /// NATS settings, if an address is configured.
 fn nats_settings(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
     let is_streaming = config.value(&STREAM_ENABLED)?;
-    let (dedup, retention) = (
-        config.value(&STREAM_DEDUP_SECS)?,
-        config.value(&STREAM_RETENTION_SECS)?,
-    );
+    let (dedup, retention) =
+        (config.value(&STREAM_DEDUP_SECS)?, config.value(&STREAM_RETENTION_SECS)?);
     if dedup > retention {
         return Err(ConfigError::InvalidValue {
             place: STREAM_DEDUP_SECS.info.name.to_owned(),
@@ -177,10 +171,7 @@ mod tests {
         let (defaulted, default) = (settings_for(&[]), Settings::default());
         assert_eq!(defaulted.defaults, default.defaults);
         assert_eq!(defaulted.max_live_executions, default.max_live_executions);
-        assert_eq!(
-            (defaulted.max_result_size, defaulted.metrics),
-            (default.max_result_size, true)
-        );
+        assert_eq!((defaulted.max_result_size, defaulted.metrics), (default.max_result_size, true));
         let configured = settings_for(&[
             ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
             ("NOETL_MAX_ATTEMPTS", "4"),
@@ -196,11 +187,7 @@ mod tests {
     }
 
     fn load_config(variables: &[(&str, &str)]) -> Config {
-        Config::load(
-            &GivenSettings::default(),
-            &variables.iter().copied().collect(),
-        )
-        .unwrap()
+        Config::load(&GivenSettings::default(), &variables.iter().copied().collect()).unwrap()
     }
 
     #[test]
@@ -215,10 +202,7 @@ mod tests {
         };
         assert_eq!(error_for("60", "60"), None);
         let text = error_for("61", "60").unwrap();
-        assert!(
-            text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"),
-            "{text}"
-        );
+        assert!(text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"), "{text}");
         assert!(text.contains("NOETL_EVENT_STREAM_RETENTION_SECS"), "{text}");
     }
 
@@ -228,10 +212,7 @@ mod tests {
             let settings = runtime_settings(&load_config(variables), endpoint).unwrap();
             settings.outbox
         };
-        let endpoint = Some(ServerEndpoint {
-            url: "http://localhost:1",
-            requires_tokens: true,
-        });
+        let endpoint = Some(ServerEndpoint { url: "http://localhost:1", requires_tokens: true });
         let token = ("NOETL_INTERNAL_API_TOKEN", "platform-token");
         let enabled = |value| ("NOETL_OUTBOX_ENABLED", value);
         assert!(!outbox(&[], endpoint));

@@ -89,10 +89,7 @@ impl StoreLocation {
         }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
         match config.get(&STORE)? {
-            Some(StoreChoice::Sqlite(path)) => Ok(Self::File {
-                path,
-                is_default: false,
-            }),
+            Some(StoreChoice::Sqlite(path)) => Ok(Self::File { path, is_default: false }),
             Some(StoreChoice::Memory) => Ok(Self::Memory),
             Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database_settings(config)?))),
             None if is_postgres => Ok(Self::Database(Box::new(database_settings(config)?))),
@@ -182,10 +179,9 @@ fn open_database_file(path: &Path) -> Result<OpenResult, StartError> {
             Ok(OpenResult::Store(Arc::new(store)))
         }
         Err(_) if is_locked(path) => Ok(OpenResult::InUse(ServerLockFile::read_beside(path))),
-        Err(source) => Err(StartError::DatabaseFile {
-            path: escape_control(&path.to_string_lossy()),
-            source,
-        }),
+        Err(source) => {
+            Err(StartError::DatabaseFile { path: escape_control(&path.to_string_lossy()), source })
+        }
     }
 }
 
@@ -208,9 +204,7 @@ impl DatabaseSettings {
         options.schema.clone_from(&self.schema);
         options.months_ahead = self.months_ahead;
         options.trust = self.trust;
-        options
-            .root_certificates
-            .clone_from(&self.root_certificates);
+        options.root_certificates.clone_from(&self.root_certificates);
         let readers = |count: u32| usize::try_from(count.saturating_sub(WRITER_CONNECTIONS));
         options.max_connections = readers(self.connections).unwrap_or(1).max(1);
         options.initial_connections = readers(self.initial_connections).unwrap_or(0);
@@ -306,10 +300,9 @@ fn redact_dsn(dsn: &str) -> String {
 fn data_dir(config: &Config) -> Result<PathBuf, ConfigError> {
     let dir = match config.get(&DATA_DIR)? {
         Some(dir) => dir,
-        None => choose_base_strategy()
-            .map_err(|_| ConfigError::NoDataDir)?
-            .data_dir()
-            .join("noetl"),
+        None => {
+            choose_base_strategy().map_err(|_| ConfigError::NoDataDir)?.data_dir().join("noetl")
+        }
     };
     create_private_dir(&dir).map_err(|source| ConfigError::DataDir {
         path: escape_control(&dir.to_string_lossy()),
@@ -391,12 +384,7 @@ mod tests {
         .map(redact_dsn);
         assert_eq!(
             addresses,
-            [
-                "db.example:5432/noetl",
-                "db/x",
-                "/noetl",
-                "host=db port=5 dbname=n"
-            ]
+            ["db.example:5432/noetl", "db/x", "/noetl", "host=db port=5 dbname=n"]
         );
     }
 
@@ -436,10 +424,7 @@ mod tests {
         );
         assert!(configured.unsafe_durability);
         let error = options_for(&[("POSTGRES_MIN_CONNECTIONS", "11")]).unwrap_err();
-        assert!(
-            error.to_string().contains("POSTGRES_MAX_CONNECTIONS"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("POSTGRES_MAX_CONNECTIONS"), "{error}");
     }
 
     #[test]
@@ -474,19 +459,13 @@ mod tests {
         let key_file = std::path::absolute("beside.key").unwrap();
         let named_files = ["tls.pem", "token", "owner", "noetl.toml"].map(path);
         for path in named_files.into_iter().chain([key_file]) {
-            assert!(
-                with_directory.contains(&path),
-                "{path:?} {with_directory:?}"
-            );
+            assert!(with_directory.contains(&path), "{path:?} {with_directory:?}");
             assert!(files.contains(&path), "{path:?} {files:?}");
         }
         assert!(with_directory.contains(&path("data")) && !files.contains(&path("data")));
         for name in ["noetl.db", "noetl.db-wal", "noetl.key"] {
             assert!(files.contains(&path("data").join(name)), "{files:?}");
         }
-        assert!(
-            with_directory.iter().all(|path| path.is_absolute()),
-            "{with_directory:?}"
-        );
+        assert!(with_directory.iter().all(|path| path.is_absolute()), "{with_directory:?}");
     }
 }

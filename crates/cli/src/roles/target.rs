@@ -131,11 +131,8 @@ impl Target {
         &self,
         content: &str,
     ) -> Result<RegisterResponse, TargetError> {
-        let request = RegisterRequest {
-            content: content.to_owned(),
-            resource_type: None,
-            dry_run: false,
-        };
+        let request =
+            RegisterRequest { content: content.to_owned(), resource_type: None, dry_run: false };
         Ok(match self {
             Self::Local(runtime) => runtime.register_definition_as_admin(request).await?,
             Self::Remote(client) => client.catalog_register(&request).await?,
@@ -187,10 +184,8 @@ impl Target {
         &self,
         execution_id: ExecutionId,
     ) -> Result<ExecutionDetail, TargetError> {
-        let query = ExecutionDetailQuery {
-            page_size: PageLimit::MIN,
-            ..ExecutionDetailQuery::default()
-        };
+        let query =
+            ExecutionDetailQuery { page_size: PageLimit::MIN, ..ExecutionDetailQuery::default() };
         Ok(match self {
             Self::Local(runtime) => runtime.execution_detail(execution_id, query).await?,
             Self::Remote(client) => client.get_execution(execution_id, &query).await?,
@@ -259,11 +254,7 @@ impl Target {
         let limit = PageLimit::MAX;
         Ok(match self {
             Self::Local(runtime) => runtime.definition_versions(path, limit, cursor).await?,
-            Self::Remote(client) => {
-                client
-                    .catalog_versions(&path, limit, cursor.as_ref())
-                    .await?
-            }
+            Self::Remote(client) => client.catalog_versions(&path, limit, cursor.as_ref()).await?,
         })
     }
 
@@ -273,10 +264,7 @@ impl Target {
         execution_id: ExecutionId,
         reason: &str,
     ) -> Result<(), TargetError> {
-        let request = CancelRequest {
-            reason: Some(reason.into()),
-            cascade: None,
-        };
+        let request = CancelRequest { reason: Some(reason.into()), cascade: None };
         let result = match self {
             Self::Local(runtime) => runtime
                 .cancel_execution(execution_id, None, request)

@@ -40,19 +40,12 @@ impl ExecutionWatch {
     pub(crate) fn new(target: &Target, execution_id: ExecutionId, after: Option<Seq>) -> Self {
         let (sender, batches) = mpsc::channel(MAX_PENDING_BATCHES);
         let mut tasks = JoinSet::new();
-        let reader = EventReader {
-            execution_id,
-            after,
-            sender,
-        };
+        let reader = EventReader { execution_id, after, sender };
         match target.clone() {
             Target::Local(runtime) => tasks.spawn(reader.poll_runtime(runtime)),
             Target::Remote(client) => tasks.spawn(reader.follow_server(client)),
         };
-        Self {
-            batches,
-            _reader: tasks,
-        }
+        Self { batches, _reader: tasks }
     }
 
     /// Waits for the next events. Returns `None` when the run has ended and all events were
@@ -85,12 +78,8 @@ impl EventReader {
                 return;
             }
             if is_drained {
-                let version = self
-                    .after
-                    .map_or(ExecutionVersion::EMPTY, ExecutionVersion::from);
-                runtime
-                    .wait_for_events(self.execution_id, version, POLL_TIMEOUT)
-                    .await;
+                let version = self.after.map_or(ExecutionVersion::EMPTY, ExecutionVersion::from);
+                runtime.wait_for_events(self.execution_id, version, POLL_TIMEOUT).await;
             }
         }
     }
@@ -125,9 +114,7 @@ impl EventReader {
         client: &Client,
         was_connected: &mut bool,
     ) -> Result<(), ApiError> {
-        let mut stream = client
-            .follow_execution(self.execution_id, self.after)
-            .await?;
+        let mut stream = client.follow_execution(self.execution_id, self.after).await?;
         *was_connected = true;
         loop {
             match stream.next().await? {

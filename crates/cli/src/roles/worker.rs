@@ -86,10 +86,7 @@ impl WorkerPlan {
     pub(crate) fn with_sandbox_status(mut self, status: &SandboxStatus) -> Self {
         self.settings.sandbox = Some(Json::object([
             ("mode", Json::from(status.mode.as_str())),
-            (
-                "missing",
-                Json::list(status.describe_inactive().into_iter().map(Json::from)),
-            ),
+            ("missing", Json::list(status.describe_inactive().into_iter().map(Json::from))),
         ]));
         self
     }
@@ -155,10 +152,7 @@ impl PlatformToolSettings {
         if let Some(internal) = config.get(&INTERNAL_URL)? {
             allowed_egress.extend(egress_rules_for(&internal));
         }
-        Ok(Self {
-            allowed_egress,
-            nats: url.map(|url| NatsSettings { url, user, token }),
-        })
+        Ok(Self { allowed_egress, nats: url.map(|url| NatsSettings { url, user, token }) })
     }
 }
 
@@ -221,9 +215,7 @@ pub(crate) fn sandbox_settings(
     config: &Config,
     trust: CodeTrust,
 ) -> Result<SandboxSettings, ConfigError> {
-    let mode = config
-        .get(&SANDBOX)?
-        .unwrap_or(trust.default_sandbox_mode());
+    let mode = config.get(&SANDBOX)?.unwrap_or(trust.default_sandbox_mode());
     let scope = match mode {
         SandboxMode::Off => SecretPathScope::Files,
         SandboxMode::BestEffort | SandboxMode::Strict => SecretPathScope::Directory,
@@ -270,15 +262,11 @@ pub(crate) fn build_toolbox(
     trust: CodeTrust,
     platform: PlatformToolSettings,
 ) -> Result<Arc<Toolbox>, ConfigError> {
-    let mut egress = config
-        .get(&EGRESS)?
-        .unwrap_or_else(|| trust.default_egress());
+    let mut egress = config.get(&EGRESS)?.unwrap_or_else(|| trust.default_egress());
     if let EgressPolicy::Public { allow } = &mut egress {
         allow.extend(platform.allowed_egress);
     }
-    let variables = env
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let variables = env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {
         egress,
         nats: platform.nats,
@@ -359,25 +347,14 @@ mod tests {
         kind: ToolKind,
         config: &str,
     ) -> TaskError {
-        let env: Env = settings
-            .iter()
-            .copied()
-            .chain([("PATH", "/usr/bin:/bin")])
-            .collect();
+        let env: Env = settings.iter().copied().chain([("PATH", "/usr/bin:/bin")]).collect();
         let loaded = Config::load(&GivenSettings::default(), &env).unwrap();
-        let toolbox = build_toolbox(
-            &loaded,
-            &env,
-            CodeTrust::Trusted,
-            PlatformToolSettings::default(),
-        )
-        .unwrap();
+        let toolbox =
+            build_toolbox(&loaded, &env, CodeTrust::Trusted, PlatformToolSettings::default())
+                .unwrap();
         let config = noetl_types::json::parse(config.as_bytes()).unwrap();
         let outcome = toolbox
-            .call(
-                sample_call(kind, config.as_map().unwrap().clone()),
-                CancellationToken::new(),
-            )
+            .call(sample_call(kind, config.as_map().unwrap().clone()), CancellationToken::new())
             .await;
         toolbox.shutdown().await;
         outcome.error.unwrap()
@@ -385,19 +362,10 @@ mod tests {
 
     #[tokio::test]
     async fn task_limits_come_from_settings() {
-        let limits = [
-            ("NOETL_TASK_MEMORY", "512MiB"),
-            ("NOETL_TASK_FILE_SIZE", "1MiB"),
-        ];
+        let limits = [("NOETL_TASK_MEMORY", "512MiB"), ("NOETL_TASK_FILE_SIZE", "1MiB")];
         for (kind, config) in [
-            (
-                ToolKind::Python,
-                r#"{"code": "result = bytearray(2 << 30)"}"#,
-            ),
-            (
-                ToolKind::Shell,
-                r#"{"command": "python3 -c 'bytearray(2 << 30)'"}"#,
-            ),
+            (ToolKind::Python, r#"{"code": "result = bytearray(2 << 30)"}"#),
+            (ToolKind::Shell, r#"{"command": "python3 -c 'bytearray(2 << 30)'"}"#),
         ] {
             let error = run_failing_task(&limits, kind, config).await;
             let limit = "may use 512MiB of memory (NOETL_TASK_MEMORY)";
@@ -410,9 +378,7 @@ mod tests {
         let oversized = r#"{"image": "alpine", "resources": {"memory": "1Gi"}}"#;
         let error = run_failing_task(&limits, ToolKind::Container, oversized).await;
         assert!(
-            error
-                .message
-                .contains("the limit is 512MiB (NOETL_TASK_MEMORY)"),
+            error.message.contains("the limit is 512MiB (NOETL_TASK_MEMORY)"),
             "{}",
             error.message
         );
@@ -422,26 +388,14 @@ mod tests {
     fn default_memory_limit_depends_on_machine() {
         let env: Env = std::iter::empty::<(&str, &str)>().collect();
         let config = Config::load(&GivenSettings::default(), &env).unwrap();
-        assert_eq!(
-            task_limits(&config, CodeTrust::Trusted).unwrap(),
-            ProcessLimits::default()
-        );
-        let memory = task_limits(&config, CodeTrust::Untrusted)
-            .unwrap()
-            .memory
-            .unwrap();
-        assert!(
-            (MIN_TASK_MEMORY..=MAX_TASK_MEMORY).contains(&memory),
-            "{memory}"
-        );
+        assert_eq!(task_limits(&config, CodeTrust::Trusted).unwrap(), ProcessLimits::default());
+        let memory = task_limits(&config, CodeTrust::Untrusted).unwrap().memory.unwrap();
+        assert!((MIN_TASK_MEMORY..=MAX_TASK_MEMORY).contains(&memory), "{memory}");
     }
 
     #[tokio::test]
     async fn images_and_mcp_servers_are_allow_listed() {
-        let images = [(
-            "NOETL_CONTAINER_IMAGES",
-            "alpine:3,registry.example.com/team/*",
-        )];
+        let images = [("NOETL_CONTAINER_IMAGES", "alpine:3,registry.example.com/team/*")];
         for image in ["alpine:latest", "registry.example.com/other/tool"] {
             let config = format!(r#"{{"image": "{image}"}}"#);
             let error = run_failing_task(&images, ToolKind::Container, &config).await;
@@ -476,10 +430,7 @@ mod tests {
         let data = ("NOETL_DATA_DIR", text("data"));
         let denied = Some(TaskErrorKind::Auth);
         for trust in [CodeTrust::Trusted, CodeTrust::Untrusted] {
-            let settings = [
-                data.clone(),
-                ("NOETL_STORE", format!("sqlite:{}", text("my.db"))),
-            ];
+            let settings = [data.clone(), ("NOETL_STORE", format!("sqlite:{}", text("my.db")))];
             for file in ["data/noetl.db", "data/noetl.key", "my.db", "my.key"] {
                 assert_eq!(
                     open_file_as_task(&settings, trust, &path(file)).await,
@@ -487,30 +438,15 @@ mod tests {
                     "{file}"
                 );
             }
-            assert_eq!(
-                open_file_as_task(&settings, trust, &path("other.db")).await,
-                None
-            );
+            assert_eq!(open_file_as_task(&settings, trust, &path("other.db")).await, None);
             let settings = [data.clone(), ("NOETL_FILE_ROOTS", text("open"))];
-            assert_eq!(
-                open_file_as_task(&settings, trust, &path("open/a.db")).await,
-                None
-            );
-            assert_eq!(
-                open_file_as_task(&settings, trust, &path("other.db")).await,
-                denied
-            );
+            assert_eq!(open_file_as_task(&settings, trust, &path("open/a.db")).await, None);
+            assert_eq!(open_file_as_task(&settings, trust, &path("other.db")).await, denied);
         }
         // Local runs may store files next to the database. Tasks of shared workers cannot access that directory.
         let user_file = path("data/mine.db");
         let data = [data];
-        assert_eq!(
-            open_file_as_task(&data, CodeTrust::Trusted, &user_file).await,
-            None
-        );
-        assert_eq!(
-            open_file_as_task(&data, CodeTrust::Untrusted, &user_file).await,
-            denied
-        );
+        assert_eq!(open_file_as_task(&data, CodeTrust::Trusted, &user_file).await, None);
+        assert_eq!(open_file_as_task(&data, CodeTrust::Untrusted, &user_file).await, denied);
     }
 }

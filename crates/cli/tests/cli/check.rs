@@ -37,9 +37,7 @@ workflow:
 #[test]
 fn clean_file_is_ok() {
     let dir = TestDir::new("check_clean");
-    let output = dir
-        .write("clean.yaml", CLEAN_PLAYBOOK)
-        .run(&["check", "clean.yaml"]);
+    let output = dir.write("clean.yaml", CLEAN_PLAYBOOK).run(&["check", "clean.yaml"]);
     insta::assert_snapshot!(output.to_snapshot(), @r"
     ──── stdout
     ok clean.yaml (playbook 'clean', 1 step)
@@ -52,9 +50,7 @@ fn clean_file_is_ok() {
 #[test]
 fn quiet_omits_clean_files() {
     let dir = TestDir::new("check_quiet");
-    let output = dir
-        .write("clean.yaml", CLEAN_PLAYBOOK)
-        .run(&["check", "-q", "clean.yaml"]);
+    let output = dir.write("clean.yaml", CLEAN_PLAYBOOK).run(&["check", "-q", "clean.yaml"]);
     insta::assert_snapshot!(output.to_snapshot(), @"──── exit 0");
 }
 
@@ -69,10 +65,7 @@ fn every_kind_of_document_is_named() {
     let output = dir
         .write("1.yaml", schedule)
         .write("2.yaml", subscription)
-        .write(
-            "3.yaml",
-            "apiVersion: noetl.io/v1\nkind: Model\nmetadata: { name: forest }\n",
-        )
+        .write("3.yaml", "apiVersion: noetl.io/v1\nkind: Model\nmetadata: { name: forest }\n")
         .run(&["check", "."]);
     insta::assert_snapshot!(output.out, @r"
     ok 1.yaml (schedule 'nightly')
@@ -111,11 +104,8 @@ fn jsonl_has_one_line_per_file() {
         .write("clean.yaml", CLEAN_PLAYBOOK)
         .write("doubtful.yaml", PLAYBOOK_WITH_WARNING)
         .run(&["check", "--format", "jsonl", "."]);
-    let files: Vec<serde_json::Value> = output
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let files: Vec<serde_json::Value> =
+        output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((output.code, files.len(), &*output.err), (0, 2, ""));
     assert_eq!(files[0]["file"], "clean.yaml");
     assert_eq!(files[1]["diagnostics"][0]["code"], "NP010");
@@ -146,20 +136,12 @@ fn errors_are_shown_before_warnings() {
     let dir = TestDir::new("check_max");
     dir.write("flawed.yaml", PLAYBOOK_WITH_ERROR);
     let output = dir.run(&["check", "--max-diagnostics", "1", "flawed.yaml"]);
-    assert!(
-        output.out.contains("NP201") && !output.out.contains("NP010"),
-        "{}",
-        output.out
-    );
+    assert!(output.out.contains("NP201") && !output.out.contains("NP010"), "{}", output.out);
     insta::assert_snapshot!(output.err, @r"
     1 file checked: 1 error, 1 warning (1 not shown)
     see: noetl explain NP201
     ");
-    assert_eq!(
-        dir.run(&["check", "--max-diagnostics", "0", "flawed.yaml"])
-            .code,
-        2
-    );
+    assert_eq!(dir.run(&["check", "--max-diagnostics", "0", "flawed.yaml"]).code, 2);
 }
 
 #[test]
@@ -181,15 +163,8 @@ fn directories_are_searched_in_order() {
         .write("node_modules/flawed.yaml", PLAYBOOK_WITH_ERROR);
     // The same file twice is checked once.
     let output = dir.run(&["check", ".", "b.yaml", "a"]);
-    let files: Vec<&str> = output
-        .out
-        .lines()
-        .filter_map(|line| line.split(' ').nth(1))
-        .collect();
-    assert_eq!(
-        (files.as_slice(), output.code),
-        (&["a/z.yml", "b.yaml", "c/d/e.yaml"][..], 0)
-    );
+    let files: Vec<&str> = output.out.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!((files.as_slice(), output.code), (&["a/z.yml", "b.yaml", "c/d/e.yaml"][..], 0));
     // A file that is named explicitly is checked for any name.
     assert_eq!(dir.run(&["check", "a/y.txt"]).code, 1);
     assert_eq!(dir.run(&["check", ".hidden/flawed.yaml"]).code, 1);
@@ -213,10 +188,7 @@ fn symlinks_are_followed_without_cycles() {
 
 #[test]
 fn unreadable_files_do_not_stop_the_rest() {
-    let utf16: Vec<u8> = "\u{feff}kind"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let utf16: Vec<u8> = "\u{feff}kind".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let dir = TestDir::new("check_unreadable");
     let output = dir
         .write("clean.yaml", CLEAN_PLAYBOOK)
@@ -242,8 +214,7 @@ fn unreadable_files_do_not_stop_the_rest() {
 fn missing_path_has_its_exit_code() {
     let dir = TestDir::new("check_missing");
     let output =
-        dir.write("clean.yaml", CLEAN_PLAYBOOK)
-            .run(&["check", "clena.yaml", "clean.yaml"]);
+        dir.write("clean.yaml", CLEAN_PLAYBOOK).run(&["check", "clena.yaml", "clean.yaml"]);
     insta::assert_snapshot!(output.to_snapshot(), @r"
     ──── stdout
     ok clean.yaml (playbook 'clean', 1 step)
@@ -289,9 +260,7 @@ fn rejects_directory_with_too_many_files() {
 fn oversized_file_is_rejected() {
     // The size limit splits a character, which must not be the reported error.
     let dir = TestDir::new("check_too_long");
-    let output = dir
-        .write("long.yaml", "#é".repeat(700_000))
-        .run(&["check", "long.yaml"]);
+    let output = dir.write("long.yaml", "#é".repeat(700_000)).run(&["check", "long.yaml"]);
     assert_eq!(output.code, 1);
     assert!(output.out.starts_with("error[NP007]"), "{}", output.out);
 }
@@ -300,11 +269,7 @@ fn oversized_file_is_rejected() {
 fn file_names_are_escaped() {
     let dir = TestDir::new("check_names");
     let output = dir.run(&["check", "\u{1b}[31mred.yaml"]);
-    assert!(
-        output.err.contains("'\\u{1b}[31mred.yaml'"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("'\\u{1b}[31mred.yaml'"), "{}", output.err);
 }
 
 #[test]

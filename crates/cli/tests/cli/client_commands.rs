@@ -76,10 +76,7 @@ impl TestServer {
         Self {
             dir,
             url,
-            env: env
-                .iter()
-                .map(|(name, value)| (*name, (*value).to_owned()))
-                .collect(),
+            env: env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
             _dev: dev,
         }
     }
@@ -124,10 +121,8 @@ impl TestServer {
         let mut input = answer.as_bytes();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let config = self.dir.path("config").display().to_string();
-        let default_env = [
-            ("NOETL_SERVER_URL", self.url.as_str()),
-            ("XDG_CONFIG_HOME", config.as_str()),
-        ];
+        let default_env =
+            [("NOETL_SERVER_URL", self.url.as_str()), ("XDG_CONFIG_HOME", config.as_str())];
         let extra = self.env.iter().map(|(name, value)| (*name, value.as_str()));
         let env: Env = default_env.into_iter().chain(extra).collect();
         let mut io = Io {
@@ -166,11 +161,8 @@ pub(crate) fn mask_client_output(server: &TestServer, text: &str) -> String {
     for line in text.lines() {
         let indent = if line.starts_with(' ') { "  " } else { "" };
         let cells: Vec<String> = line.split("  ").map(str::trim).map(mask_cell).collect();
-        let cells: Vec<&str> = cells
-            .iter()
-            .map(String::as_str)
-            .filter(|cell| !cell.is_empty())
-            .collect();
+        let cells: Vec<&str> =
+            cells.iter().map(String::as_str).filter(|cell| !cell.is_empty()).collect();
         writeln!(masked, "{indent}{}", cells.join("  ")).unwrap();
     }
     masked
@@ -182,9 +174,7 @@ fn mask_cell(text: &str) -> String {
     let mut index = 0;
     while index < words.len() {
         let word = words[index];
-        let next = words
-            .get(index + 1)
-            .map_or("", |next| next.trim_end_matches([',', ';']));
+        let next = words.get(index + 1).map_or("", |next| next.trim_end_matches([',', ';']));
         let bare = word.trim_end_matches([',', ';', ':']);
         let is_number = !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit() || c == '.');
         if is_number && matches!(next, "ms" | "s" | "min") {
@@ -214,11 +204,7 @@ fn mask_cell(text: &str) -> String {
 #[track_caller]
 fn assert_fits_terminal(text: &str) {
     for line in text.lines() {
-        assert!(
-            line.chars().count() <= 80,
-            "{} columns: {line}",
-            line.chars().count()
-        );
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
     }
 }
 
@@ -229,21 +215,13 @@ fn definitions_are_registered_listed_and_compared() {
         |args: &[&str]| mask_client_output(&server, &server.run_client(args).to_snapshot());
     let mut transcript = String::new();
     let mut record = |args: &[&str]| {
-        writeln!(
-            transcript,
-            "$ noetl {}\n{}\n",
-            args.join(" "),
-            masked_output(args)
-        )
-        .unwrap();
+        writeln!(transcript, "$ noetl {}\n{}\n", args.join(" "), masked_output(args)).unwrap();
     };
     record(&["catalog", "list"]);
     record(&["catalog", "register", "two.yaml", "--dry-run"]);
     record(&["catalog", "register", "two.yaml", "waits.yaml"]);
     record(&["catalog", "register", "two.yaml"]);
-    server
-        .dir
-        .write("two.yaml", TWO_STEP_PLAYBOOK.replace("world", "moon"));
+    server.dir.write("two.yaml", TWO_STEP_PLAYBOOK.replace("world", "moon"));
     record(&["catalog", "diff", "demo/two", "two.yaml"]);
     record(&["catalog", "register", "two.yaml", "--no-headers"]);
     record(&["catalog", "list", "two"]);
@@ -252,16 +230,10 @@ fn definitions_are_registered_listed_and_compared() {
     record(&["catalog", "diff", "demo/two@1", "demo/two@1"]);
     record(&["catalog", "get", "demo/waits@2"]);
     record(&["exec", "demo/wait"]);
-    server.dir.write(
-        "broken.yaml",
-        TWO_STEP_PLAYBOOK.replace("step: each }", "step: eech }"),
-    );
+    server.dir.write("broken.yaml", TWO_STEP_PLAYBOOK.replace("step: each }", "step: eech }"));
     record(&["catalog", "register", "broken.yaml", "-q"]);
     insta::assert_snapshot!(transcript);
-    assert_eq!(
-        server.run_ok(&["catalog", "get", "demo/two@1"]),
-        TWO_STEP_PLAYBOOK
-    );
+    assert_eq!(server.run_ok(&["catalog", "get", "demo/two@1"]), TWO_STEP_PLAYBOOK);
     let json = server.run_ok(&["catalog", "list", "-o", "jsonl"]);
     assert_eq!(json.lines().count(), 2);
 }
@@ -270,34 +242,19 @@ fn definitions_are_registered_listed_and_compared() {
 fn run_is_started_followed_and_listed() {
     let server = TestServer::new("asking_runs");
     server.run_ok(&["catalog", "register", "two.yaml", "fails.yaml"]);
-    let waited = server.run_client(&[
-        "exec", "demo/two", "--set", "who=Ada", "--wait", "-o", "json",
-    ]);
+    let waited =
+        server.run_client(&["exec", "demo/two", "--set", "who=Ada", "--wait", "-o", "json"]);
     assert_eq!(waited.code, 0, "{}", waited.to_snapshot());
     assert_eq!(waited.out, "{\n  \"who\": \"Ada\"\n}\n");
     assert!(waited.err.contains("✓ each"), "{}", waited.err);
     let failed = server.run_client(&["exec", "demo/fails", "--wait", "-q"]);
-    assert_eq!(
-        (failed.code, &*failed.out),
-        (1, ""),
-        "{}",
-        failed.to_snapshot()
-    );
+    assert_eq!((failed.code, &*failed.out), (1, ""), "{}", failed.to_snapshot());
     let started = server.run_ok(&["exec", "demo/two@1", "-o", "json", "--label", "team=data"]);
     let started: serde_json::Value = serde_json::from_str(&started).unwrap();
     let id = started["execution_id"].as_str().unwrap().to_owned();
     let tailed = server.run_client(&["runs", "tail", &id]);
     assert_eq!(tailed.code, 0, "{}", tailed.to_snapshot());
-    assert!(
-        tailed
-            .out
-            .lines()
-            .last()
-            .unwrap()
-            .contains("playbook.completed"),
-        "{}",
-        tailed.out
-    );
+    assert!(tailed.out.lines().last().unwrap().contains("playbook.completed"), "{}", tailed.out);
 
     let masked_output =
         |args: &[&str]| mask_client_output(&server, &server.run_client(args).to_snapshot());
@@ -308,10 +265,8 @@ fn run_is_started_followed_and_listed() {
     );
     // The number of events depends on the timing of worker and server.
     let timeline = masked_output(&["runs", "show", "last"]);
-    let timeline: Vec<&str> = timeline
-        .lines()
-        .filter(|line| !line.starts_with("events "))
-        .collect();
+    let timeline: Vec<&str> =
+        timeline.lines().filter(|line| !line.starts_with("events ")).collect();
     insta::assert_snapshot!("runs_show", timeline.join("\n"));
     insta::assert_snapshot!("runs_logs", masked_output(&["runs", "logs", "last"]));
     let labelled = server.run_ok(&["runs", "list", "--label", "team=data", "-o", "jsonl"]);
@@ -332,30 +287,19 @@ fn runs_are_found_by_partial_id() {
     assert!(server.run_ok(&["runs", "show", end]).contains(&id));
     let ambiguous = server.run_client(&["runs", "show", &id[..2]]);
     assert_eq!(ambiguous.code, 2, "{}", ambiguous.to_snapshot());
-    assert!(
-        ambiguous.err.contains("matches several runs"),
-        "{}",
-        ambiguous.err
-    );
+    assert!(ambiguous.err.contains("matches several runs"), "{}", ambiguous.err);
     let missing = server.run_client(&["runs", "show", "000000000"]);
     assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
     let missing = server.run_client(&["runs", "events", "7000000000000000000"]);
     assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
     let misspelled = server.run_client(&["runs", "list", "--status", "runing"]);
     assert_eq!(misspelled.code, 2);
-    assert!(
-        misspelled.err.contains("did you mean running?"),
-        "{}",
-        misspelled.err
-    );
+    assert!(misspelled.err.contains("did you mean running?"), "{}", misspelled.err);
 
     let events = server.run_ok(&["runs", "events", &id, "-o", "jsonl"]);
     let last = server.run_ok(&["runs", "events", &id, "-n", "1", "--no-headers"]);
     assert!(last.contains("playbook.completed"), "{last}");
-    let seqs = events
-        .lines()
-        .filter(|line| line.contains("\"seq\":"))
-        .count();
+    let seqs = events.lines().filter(|line| line.contains("\"seq\":")).count();
     assert_eq!(seqs, events.lines().count());
     let step_events = server.run_ok(&[
         "runs",
@@ -408,12 +352,8 @@ fn waiting_run_is_explained_and_controlled() {
     let mut record = |args: &[&str]| {
         let masked_output =
             mask_client_output(&server, &server.run_client(args).to_snapshot()).replace(&id, "ID");
-        writeln!(
-            transcript,
-            "$ noetl {}\n{masked_output}\n",
-            args.join(" ").replace(&id, "ID")
-        )
-        .unwrap();
+        writeln!(transcript, "$ noetl {}\n{masked_output}\n", args.join(" ").replace(&id, "ID"))
+            .unwrap();
     };
     record(&["runs", "explain", &id]);
     record(&["runs", "approve"]);
@@ -440,26 +380,13 @@ fn destructive_commands_require_confirmation() {
     server.wait_until_waiting_for(&id, "approval");
     server.wait_until_waiting_for(&other, "approval");
     let without_terminal = server.run_client(&["runs", "cancel", &id]);
-    assert_eq!(
-        without_terminal.code,
-        2,
-        "{}",
-        without_terminal.to_snapshot()
-    );
-    assert!(
-        without_terminal.err.contains("confirm with --yes"),
-        "{}",
-        without_terminal.err
-    );
+    assert_eq!(without_terminal.code, 2, "{}", without_terminal.to_snapshot());
+    assert!(without_terminal.err.contains("confirm with --yes"), "{}", without_terminal.err);
     let (exit, out, err) = server.run_on_terminal(&["runs", "cancel", &id], "no\n");
     assert_eq!((exit, &*out), (CommandExit::Failed, ""), "{err}");
     assert!(err.contains("nothing was changed"), "{err}");
     let dry_run = server.run_client(&["runs", "cancel", "--all", "--path", "demo/", "--dry-run"]);
-    assert!(
-        dry_run.err.ends_with("2 runs would be cancelled\n"),
-        "{}",
-        dry_run.err
-    );
+    assert!(dry_run.err.ends_with("2 runs would be cancelled\n"), "{}", dry_run.err);
     let (exit, out, err) = server.run_on_terminal(&["runs", "cancel", &id], "yes\n");
     assert_eq!(exit, CommandExit::Ok, "{err}");
     assert_eq!(out, format!("{id} cancelled\n"));
@@ -478,26 +405,15 @@ fn workers_are_listed_and_drained() {
     let mut server = NoetlProcess::start(command);
     let line = server.wait_for_stdout("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
-    let args = [
-        "worker",
-        "--server",
-        &url,
-        "--id",
-        "w1",
-        "--concurrency",
-        "2",
-        "--log-format",
-        "text",
-    ];
+    let args =
+        ["worker", "--server", &url, "--id", "w1", "--concurrency", "2", "--log-format", "text"];
     let mut command = isolated_command(&dir, &args);
     command.env("WORKER_HEARTBEAT_INTERVAL", "1");
     let mut worker = NoetlProcess::start(command);
     worker.wait_for_stderr("registered");
     let run_client = |args: &[&str]| -> CommandOutput {
         let mut command = isolated_command(&dir, args);
-        command
-            .env("NOETL_SERVER_URL", &url)
-            .env("XDG_CONFIG_HOME", dir.path("config"));
+        command.env("NOETL_SERVER_URL", &url).env("XDG_CONFIG_HOME", dir.path("config"));
         command.output().unwrap().into()
     };
     let listed = run_client(&["worker", "list", "--no-headers"]);
@@ -507,12 +423,7 @@ fn workers_are_listed_and_drained() {
     let missing = run_client(&["worker", "drain", "w2", "--yes"]);
     assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
     let drained = run_client(&["worker", "drain", "w1", "--yes"]);
-    assert_eq!(
-        (drained.code, &*drained.out),
-        (0, "w1 draining\n"),
-        "{}",
-        drained.to_snapshot()
-    );
+    assert_eq!((drained.code, &*drained.out), (0, "w1 draining\n"), "{}", drained.to_snapshot());
     let (code, _, err) = worker.wait_for_exit();
     assert_eq!(code, 0, "{err}");
 }
@@ -573,16 +484,8 @@ fn reads_local_database_without_server() {
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     let listed = run_client(&["runs", "list", "--no-headers"]);
     assert_eq!(listed.code, 0, "{}", listed.to_snapshot());
-    assert!(
-        listed.out.contains("COMPLETED  demo/two@1"),
-        "{}",
-        listed.out
-    );
-    assert!(
-        listed.err.starts_with("no server is running; reading "),
-        "{}",
-        listed.err
-    );
+    assert!(listed.out.contains("COMPLETED  demo/two@1"), "{}", listed.out);
+    assert!(listed.err.starts_with("no server is running; reading "), "{}", listed.err);
     for args in [
         &["runs", "show", "last"][..],
         &["runs", "events", "last"],
@@ -599,9 +502,7 @@ fn reads_local_database_without_server() {
     let unreachable = run_client(&["runs", "list", "--server", "http://127.0.0.1:1"]);
     assert_eq!(unreachable.code, 5, "{}", unreachable.to_snapshot());
     assert!(
-        unreachable
-            .err
-            .starts_with("error: cannot reach the server at http://127.0.0.1:1: "),
+        unreachable.err.starts_with("error: cannot reach the server at http://127.0.0.1:1: "),
         "{}",
         unreachable.err
     );
@@ -613,20 +514,14 @@ fn reads_database_during_a_local_run() {
     let dir = TestDir::new("asking_beside");
     dir.write("sleep.yaml", crate::run::sleeping_playbook());
     let set = format!("folder={}", dir.path("").display());
-    let process = NoetlProcess::start(isolated_command(
-        &dir,
-        &["run", "sleep.yaml", "--set", &set],
-    ));
+    let process =
+        NoetlProcess::start(isolated_command(&dir, &["run", "sleep.yaml", "--set", &set]));
     dir.wait_for_file("pid");
     let mut command = isolated_command(&dir, &["runs", "explain", "last"]);
     command.env("XDG_CONFIG_HOME", dir.path("config"));
     let output: CommandOutput = command.output().unwrap().into();
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
-    assert!(
-        output.out.contains("step `wait` is running"),
-        "{}",
-        output.out
-    );
+    assert!(output.out.contains("step `wait` is running"), "{}", output.out);
     process.send_interrupt();
     assert_eq!(process.wait_for_exit().0, 130);
 }
@@ -662,10 +557,7 @@ fn doctor_reports_problems() {
     let unreachable = run_client(&["doctor", "--server", "http://127.0.0.1:1"]);
     assert_eq!(unreachable.code, 1, "{}", unreachable.to_snapshot());
     assert!(unreachable.out.contains("✗ server "), "{}", unreachable.out);
-    dir.write(
-        "data/noetl.db",
-        "this is not a database, but long enough to be read. ".repeat(40),
-    );
+    dir.write("data/noetl.db", "this is not a database, but long enough to be read. ".repeat(40));
     let broken = run_client(&["doctor"]);
     assert_eq!(broken.code, 1, "{}", broken.to_snapshot());
     assert!(broken.out.contains("✗ store "), "{}", broken.out);
@@ -676,15 +568,7 @@ fn manual_pages_are_written() {
     let dir = TestDir::new("asking_man");
     let output = dir.run(&["man", "--dir", "pages"]);
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
-    for page in [
-        "noetl.1",
-        "noetl-runs-list.1",
-        "noetl-worker-drain.1",
-        "noetl-catalog-diff.1",
-    ] {
-        assert!(
-            dir.read(&format!("pages/{page}")).contains(".SH NAME"),
-            "{page}"
-        );
+    for page in ["noetl.1", "noetl-runs-list.1", "noetl-worker-drain.1", "noetl-catalog-diff.1"] {
+        assert!(dir.read(&format!("pages/{page}")).contains(".SH NAME"), "{page}");
     }
 }

@@ -16,18 +16,10 @@ fn run_isolated(dir: &TestDir, args: &[&str]) -> CommandOutput {
 #[test]
 fn missing_database_is_not_created() {
     let dir = TestDir::new("db_missing");
-    for args in [
-        &["db", "status"][..],
-        &["db", "check"],
-        &["db", "backup", "copy.db"],
-    ] {
+    for args in [&["db", "status"][..], &["db", "check"], &["db", "backup", "copy.db"]] {
         let missing = run_isolated(&dir, args);
         assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
-        assert!(
-            missing.err.contains("there is no database at"),
-            "{}",
-            missing.err
-        );
+        assert!(missing.err.contains("there is no database at"), "{}", missing.err);
     }
     assert!(!dir.path("data/noetl.db").exists());
     assert!(!dir.path("copy.db").exists());
@@ -43,9 +35,7 @@ fn outdated_sqlite_file_is_not_migrated() {
     connection.execute(REVERT_LAST_MIGRATION, []).unwrap();
     let versions = || {
         let sql = "SELECT count(*) FROM schema_migration";
-        connection
-            .query_row(sql, [], |row| row.get::<_, i64>(0))
-            .unwrap()
+        connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
     };
     let before = versions();
     let status = run_isolated(&dir, &["db", "status"]);
@@ -55,11 +45,7 @@ fn outdated_sqlite_file_is_not_migrated() {
     for args in [&["db", "check"][..], &["db", "backup", "copy.db"]] {
         let rejected = run_isolated(&dir, args);
         assert_eq!(rejected.code, 1, "{}", rejected.to_snapshot());
-        assert!(
-            rejected.err.contains("noetl db migrate"),
-            "{}",
-            rejected.err
-        );
+        assert!(rejected.err.contains("noetl db migrate"), "{}", rejected.err);
     }
     assert_eq!(versions(), before);
 }
@@ -75,11 +61,7 @@ fn outdated_postgres_database_is_not_migrated() {
     };
     // The database is empty and stays empty.
     let status = run(&["db", "status"]);
-    assert!(
-        status.out.contains("schema 0 of "),
-        "{}",
-        status.to_snapshot()
-    );
+    assert!(status.out.contains("schema 0 of "), "{}", status.to_snapshot());
     assert_eq!(run(&["db", "check"]).code, 1);
     let no_schema = "DO $$ BEGIN ASSERT to_regnamespace('noetl') IS NULL; END $$";
     database.run_statement(no_schema).unwrap();
@@ -89,19 +71,13 @@ fn outdated_postgres_database_is_not_migrated() {
         let output = run(args);
         assert_eq!(output.code, 0, "{}", output.to_snapshot());
     }
-    database
-        .run_statement(&REVERT_LAST_MIGRATION.replace("schema_", "noetl.schema_"))
-        .unwrap();
+    database.run_statement(&REVERT_LAST_MIGRATION.replace("schema_", "noetl.schema_")).unwrap();
     let status = run(&["db", "status"]);
     assert_eq!(status.code, 0, "{}", status.to_snapshot());
     assert!(status.out.contains("noetl db migrate"), "{}", status.out);
     let rejected = run(&["db", "check"]);
     assert_eq!(rejected.code, 1, "{}", rejected.to_snapshot());
-    assert!(
-        rejected.err.contains("noetl db migrate"),
-        "{}",
-        rejected.err
-    );
+    assert!(rejected.err.contains("noetl db migrate"), "{}", rejected.err);
     // The migration is still missing.
     let not_migrated =
         "DO $$ BEGIN ASSERT (SELECT max(version) = count(*) FROM noetl.schema_migration); END $$";
@@ -139,11 +115,7 @@ fn unusable_owner_role_is_reported() {
     let secret = format!("{owner} password=geheim");
     let config = run(&["config", "show", "--origin"], &server, &secret);
     assert!(config.out.contains("NOETL_OWNER_DSN = "), "{}", config.out);
-    assert!(
-        !config.to_snapshot().contains("geheim"),
-        "{}",
-        config.to_snapshot()
-    );
+    assert!(!config.to_snapshot().contains("geheim"), "{}", config.to_snapshot());
     // The owner's address is set without the address of a database.
     let mut without_dsn = isolated_command(&dir, &["db", "status"]);
     without_dsn.env("NOETL_OWNER_DSN", &owner);

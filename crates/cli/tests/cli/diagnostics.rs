@@ -165,11 +165,7 @@ fn each_document_reports_its_code() {
 fn severities_have_colours() {
     let (code, document) = MISTAKES[3];
     let output = check_document(code, document, &["--color", "always"]);
-    assert!(
-        output.out.contains("\u{1b}[33mwarning[NP010]"),
-        "{}",
-        output.out.escape_debug()
-    );
+    assert!(output.out.contains("\u{1b}[33mwarning[NP010]"), "{}", output.out.escape_debug());
 }
 
 #[test]

@@ -95,10 +95,7 @@ fn documented_playbooks_pass_check() {
             checked += 1;
             for diagnostic in check(&document, &CheckOptions::default()).diagnostics {
                 let location = format!("{}:{}", page.display(), block.line);
-                problems.push(format!(
-                    "{location}: {} {}",
-                    diagnostic.code, diagnostic.message
-                ));
+                problems.push(format!("{location}: {} {}", diagnostic.code, diagnostic.message));
             }
         }
     }
@@ -145,22 +142,11 @@ fn documented_results_match() {
 fn getting_started_page_works() {
     let (dir, services) = (TestDir::new("docs_started"), FakeServices::open());
     let page = fs::read_to_string(repository_root().join("docs/getting-started.md")).unwrap();
-    let document = parse_blocks(&page)
-        .iter()
-        .find_map(FencedBlock::playbook_document)
-        .unwrap();
+    let document = parse_blocks(&page).iter().find_map(FencedBlock::playbook_document).unwrap();
     dir.write("weather.yaml", document);
     let api = services.set_argument("api", "");
     let database = format!("database={}", dir.path("weather.db").display());
-    let args = [
-        "run",
-        "weather.yaml",
-        "-q",
-        "--set",
-        &api,
-        "--set",
-        &database,
-    ];
+    let args = ["run", "weather.yaml", "-q", "--set", &api, "--set", &database];
     let output: CommandOutput = isolated_command(&dir, &args).output().unwrap().into();
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     assert!(page.contains(&output.out), "{}", output.to_snapshot());
@@ -169,9 +155,7 @@ fn getting_started_page_works() {
 #[test]
 fn every_tool_kind_is_documented() {
     let page = fs::read_to_string(repository_root().join("docs/tools.md")).unwrap();
-    let names: Vec<&str> = page
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .collect();
+    let names: Vec<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let mut missing = Vec::new();
     for kind in ToolKind::WORDS {
         let spec = ToolKind::parse(kind).unwrap().spec();
@@ -252,13 +236,8 @@ fn architecture_names_existing_files() {
     let (_, tables) = page.split_once("\n## Where to change what\n").unwrap();
     // Backticks enclose every second part. Paths with a placeholder name no single file.
     let is_path = |text: &&str| text.contains('/') && !text.contains(['<', '*', ' ']);
-    let paths: Vec<String> = tables
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(is_path)
-        .flat_map(expand_braces)
-        .collect();
+    let paths: Vec<String> =
+        tables.split('`').skip(1).step_by(2).filter(is_path).flat_map(expand_braces).collect();
     assert!(paths.len() > 50, "{paths:?}");
     let is_missing = |path: &&String| {
         !root.join("crates").join(path.as_str()).exists() && !root.join(path.as_str()).exists()

@@ -51,17 +51,13 @@ fn run_example_ok(dir: &TestDir, name: &str, sets: &[&str]) -> String {
 #[test]
 fn every_example_has_test_and_header() {
     let files = std::fs::read_dir(format!("{CRATE_DIR}/../../examples")).unwrap();
-    let names: BTreeSet<String> = files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let names: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     let expected = EXAMPLES.map(|name| format!("{name}.yaml"));
     assert_eq!(names, BTreeSet::from(expected));
     for name in EXAMPLES {
         let text = std::fs::read_to_string(example_path(name)).unwrap();
-        let header: Vec<&str> = text
-            .lines()
-            .take_while(|line| line.starts_with('#'))
-            .collect();
+        let header: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
         let has = |expected: &str| header.iter().any(|line| line.contains(expected));
         assert!(has(&format!("noetl run examples/{name}.yaml")), "{name}");
         assert!(has(" prints "), "{name}");
@@ -104,10 +100,7 @@ fn sub_playbooks_return_results() {
     let partial = run_example_ok(&dir, "sub_playbooks", &["regions=[north, nowhere]"]);
     assert!(partial.starts_with(r#"{"problems":["#), "{partial}");
     assert!(partial.contains("KeyError: 'nowhere'"), "{partial}");
-    assert!(
-        partial.ends_with(r#""regions":["north"],"revenue":100}"#),
-        "{partial}"
-    );
+    assert!(partial.ends_with(r#""regions":["north"],"revenue":100}"#), "{partial}");
 }
 
 #[test]
@@ -118,11 +111,7 @@ fn large_refund_waits_for_approval() {
     let args = ["run", &*example_path("approval"), "--set", "amount=50"];
     let without_server: CommandOutput = isolated_command(&dir, &args).output().unwrap().into();
     let hint = "step 'ask' waits for an answer, which requires a server; start 'noetl dev' and run this again\n";
-    assert!(
-        without_server.err.starts_with(hint),
-        "{}",
-        without_server.err
-    );
+    assert!(without_server.err.starts_with(hint), "{}", without_server.err);
 
     let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
     let decide = |decision: &str| {
@@ -131,10 +120,7 @@ fn large_refund_waits_for_approval() {
             &["run", &example_path("approval"), "--output", "text"],
         ));
         let first = run.wait_for_stderr(" · run ");
-        assert!(
-            first.contains(" · at http://"),
-            "the server executes the run: {first}"
-        );
+        assert!(first.contains(" · at http://"), "the server executes the run: {first}");
         let id = first.split("run ").nth(1).unwrap();
         let id = id.split(' ').next().unwrap();
         crate::support::wait_until("the approval is pending", || {
@@ -161,11 +147,7 @@ fn daily_load_is_idempotent() {
     let expected = r#"{"day":"2026-03-01","loaded":2,"rejected":1,"revenue":42.5}"#;
     assert_eq!(run_example_ok(&dir, "sqlite_etl", &sets), expected);
     assert_eq!(run_example_ok(&dir, "sqlite_etl", &sets), expected);
-    let scheduled = [
-        &*sales,
-        &*database,
-        "schedule.scheduled_at=2026-03-02T02:00:00Z",
-    ];
+    let scheduled = [&*sales, &*database, "schedule.scheduled_at=2026-03-02T02:00:00Z"];
     let expected = r#"{"day":"2026-03-02","loaded":0,"rejected":0,"revenue":0}"#;
     assert_eq!(run_example_ok(&dir, "sqlite_etl", &scheduled), expected);
 }
@@ -192,10 +174,7 @@ fn parallel_files_report_unreadable_file() {
 fn large_result_is_read_by_reference() {
     let dir = TestDir::new("example_big");
     let result = run_example_ok(&dir, "big_results", &[]);
-    assert!(
-        result.starts_with(r#"{"kept":"noetl://execution/"#),
-        "{result}"
-    );
+    assert!(result.starts_with(r#"{"kept":"noetl://execution/"#), "{result}");
     let expected = r#""middle":{"id":10000,"text":"row number 10000"},"rows":20000,"same":true}"#;
     assert!(result.ends_with(expected), "{result}");
 }
@@ -226,9 +205,5 @@ fn postgres_pipeline_rejects_bad_orders() {
     let bad = services.set_argument("orders_url", "/bad_orders");
     let output = run_example(&dir, "postgres_pipeline", &[&bad, &database]);
     assert_eq!(output.code, 1, "{}", output.to_snapshot());
-    assert!(
-        output.err.contains("nothing was merged"),
-        "{}",
-        output.to_snapshot()
-    );
+    assert!(output.err.contains("nothing was merged"), "{}", output.to_snapshot());
 }

@@ -5,34 +5,21 @@ use crate::support::run_noetl;
 #[test]
 fn prints_markdown_without_terminal() {
     let output = run_noetl(&["explain", "NP201"]);
-    assert_eq!(
-        (output.code, output.out.as_str()),
-        (0, noetl_playbook::Code::NP201.page())
-    );
-    assert_eq!(
-        output.out,
-        run_noetl(&["explain", "np201", "--raw", "--color", "always"]).out
-    );
+    assert_eq!((output.code, output.out.as_str()), (0, noetl_playbook::Code::NP201.page()));
+    assert_eq!(output.out, run_noetl(&["explain", "np201", "--raw", "--color", "always"]).out);
 }
 
 #[test]
 fn renders_page_with_forced_colour() {
     let output = run_noetl(&["explain", "NP201", "--color", "always"]);
-    assert!(
-        output.out.starts_with("\u{1b}[1m"),
-        "{}",
-        output.out.escape_debug()
-    );
+    assert!(output.out.starts_with("\u{1b}[1m"), "{}", output.out.escape_debug());
     assert!(!output.out.contains('`'), "{}", output.out);
 }
 
 #[test]
 fn api_errors_have_pages() {
     let output = run_noetl(&["explain", "NOT_FOUND"]);
-    assert_eq!(
-        (output.code, output.out.as_str()),
-        (0, noetl_types::ErrorCode::NotFound.page())
-    );
+    assert_eq!((output.code, output.out.as_str()), (0, noetl_types::ErrorCode::NotFound.page()));
 }
 
 #[test]
@@ -60,11 +47,7 @@ fn unknown_code_gets_suggestions() {
 #[test]
 fn lists_all_codes_without_argument() {
     let output = run_noetl(&["explain"]);
-    let codes: Vec<&str> = output
-        .out
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let codes: Vec<&str> = output.out.lines().filter_map(|line| line.split(' ').next()).collect();
     for code in noetl_playbook::Code::ALL {
         assert!(codes.contains(&code.as_str()), "{code} is not listed");
     }
@@ -75,11 +58,7 @@ fn lists_all_codes_without_argument() {
 
 #[test]
 fn every_listed_code_has_a_page() {
-    for line in run_noetl(&["explain"])
-        .out
-        .lines()
-        .filter(|line| line.contains("  "))
-    {
+    for line in run_noetl(&["explain"]).out.lines().filter(|line| line.contains("  ")) {
         let code = line.split(' ').next().unwrap();
         assert_eq!(run_noetl(&["explain", code]).code, 0, "{code}");
     }
@@ -92,10 +71,7 @@ fn schemas_are_json_schemas() {
     for kind in ["playbook", "subscription", "schedule"] {
         let output = run_noetl(&["schema", kind]);
         let schema: serde_json::Value = serde_json::from_str(&output.out).unwrap();
-        assert_eq!(
-            schema["$schema"],
-            "https://json-schema.org/draft/2020-12/schema"
-        );
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         for key in ["apiVersion", "kind", "metadata"] {
             assert!(schema["properties"][key].is_object(), "{kind} lacks {key}");
         }

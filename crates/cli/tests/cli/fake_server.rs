@@ -26,9 +26,7 @@ impl RecordedRequest {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         Self {
             path: path.to_owned(),
-            query: pairs
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
+            query: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             body: serde_json::from_slice(body).unwrap_or_default(),
         }
     }
@@ -40,10 +38,8 @@ impl RecordedRequest {
 
     /// Returns the page size and the number of items on the previous pages.
     fn page_bounds(&self) -> (usize, usize) {
-        let number = |name, default| {
-            self.query_param(name)
-                .map_or(default, |text| text.parse().unwrap())
-        };
+        let number =
+            |name, default| self.query_param(name).map_or(default, |text| text.parse().unwrap());
         let default = usize::try_from(PageLimit::default().get()).unwrap();
         (number("limit", default), number("cursor", 0))
     }
@@ -58,11 +54,7 @@ struct CannedResponse {
 
 impl CannedResponse {
     fn ok_json(body: Value) -> Self {
-        Self {
-            status: 200,
-            body,
-            next: None,
-        }
+        Self { status: 200, body, next: None }
     }
 
     fn error_response(code: ErrorCode) -> Self {
@@ -162,9 +154,8 @@ fn server_with_runs(
         assert_eq!(request.path, "/api/executions");
         let statuses = ["COMPLETED", "RUNNING", "PAUSED", "PENDING"];
         let filter = request.query_param("status");
-        let statuses = statuses
-            .iter()
-            .filter(|status| filter.is_none_or(|filter| filter == **status));
+        let statuses =
+            statuses.iter().filter(|status| filter.is_none_or(|filter| filter == **status));
         let runs: Vec<(usize, &str)> = statuses
             .flat_map(|status| (0..count(status)).map(move |index| (index, *status)))
             .collect();
@@ -195,21 +186,13 @@ fn cancel_all_finds_old_running_runs() {
     });
     let output = server.run_client(&["runs", "cancel", "--all", "--dry-run"]);
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
-    assert!(
-        output.err.contains("3 runs would be cancelled"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("3 runs would be cancelled"), "{}", output.err);
     for id in ["500000", "300000", "100000"] {
         assert!(output.err.contains(id), "{}", output.err);
     }
     let paused = ["runs", "cancel", "--all", "--status", "paused", "--dry-run"];
     let output = server.run_client(&paused);
-    assert!(
-        output.err.contains("1 run would be cancelled"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("1 run would be cancelled"), "{}", output.err);
 }
 
 #[test]
@@ -222,11 +205,7 @@ fn cancel_all_warns_beyond_limit() {
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     let warning = "warning: more than 10000 runs match";
     assert!(output.err.contains(warning), "{}", output.err);
-    assert!(
-        output.err.contains("10000 runs would be cancelled"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("10000 runs would be cancelled"), "{}", output.err);
 }
 
 /// The limit of tables does not apply to JSON lines.
@@ -284,11 +263,7 @@ fn control_characters_are_escaped() {
         };
         CannedResponse::ok_json(body)
     });
-    for args in [
-        &["token", "list"][..],
-        &["token", "revoke", "7", "--yes"],
-        &["secret", "list"],
-    ] {
+    for args in [&["token", "list"][..], &["token", "revoke", "7", "--yes"], &["secret", "list"]] {
         let output = server.run_client(args);
         assert_eq!(output.code, 0, "{}", output.to_snapshot());
         let snapshot = output.to_snapshot();
@@ -330,10 +305,7 @@ fn explains_run_at_position() {
     for (flags, position) in [
         (&[][..], "now"),
         (&["--at-seq", "12"], "12"),
-        (
-            &["--at-time", "2026-01-01T00:00:00Z"],
-            "2026-01-01T00%3A00%3A00Z",
-        ),
+        (&["--at-time", "2026-01-01T00:00:00Z"], "2026-01-01T00%3A00%3A00Z"),
     ] {
         let command = ["runs", "explain", "3084000000000000001"];
         let output = server.run_client(&[&command[..], flags].concat());
@@ -341,15 +313,7 @@ fn explains_run_at_position() {
         let expected = format!("as of {position}\n");
         assert!(output.out.contains(&expected), "{}", output.out);
     }
-    let both = [
-        "runs",
-        "explain",
-        "last",
-        "--at-seq",
-        "1",
-        "--at-time",
-        FIXED_TIME,
-    ];
+    let both = ["runs", "explain", "last", "--at-seq", "1", "--at-time", FIXED_TIME];
     assert_eq!(server.run_client(&both).code, 2);
 }
 
@@ -414,10 +378,7 @@ fn partial_drain_is_reported_on_failure() {
     let lines = server.run_client(&[&drain[..], &["-o", "jsonl"]].concat());
     assert_eq!(lines.code, 5, "{}", lines.to_snapshot());
     let reported: Value = serde_json::from_str(lines.out.trim()).unwrap();
-    assert_eq!(
-        (&reported["name"], &reported["status"]),
-        (&json!("w1"), &json!("draining"))
-    );
+    assert_eq!((&reported["name"], &reported["status"]), (&json!("w1"), &json!("draining")));
 }
 
 /// A script must not delete a key that still encrypts a secret, so the rotation has to fail.

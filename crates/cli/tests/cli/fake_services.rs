@@ -110,13 +110,8 @@ fn query_value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     matches.next().map(|(_, value)| value)
 }
 
-const ORDERS: [(u32, &str, u32); 5] = [
-    (1, "Ada", 10),
-    (2, "Bob", 20),
-    (3, "Cyd", 30),
-    (4, "Bob", 40),
-    (5, "Ada", 50),
-];
+const ORDERS: [(u32, &str, u32); 5] =
+    [(1, "Ada", 10), (2, "Bob", 20), (3, "Cyd", 30), (4, "Bob", 40), (5, "Ada", 50)];
 
 /// Returns all orders, or a page of them. The first request for the second page fails.
 fn orders_page(query: &str, visits: &VisitCounts) -> HttpResponse {
@@ -135,11 +130,7 @@ fn orders_page(query: &str, visits: &VisitCounts) -> HttpResponse {
             format!(r#"{{"id":{id},"customer":"{customer}","amount":{amount}}}"#)
         })
         .collect();
-    let next = if page * size < ORDERS.len() {
-        (page + 1).to_string()
-    } else {
-        "null".to_owned()
-    };
+    let next = if page * size < ORDERS.len() { (page + 1).to_string() } else { "null".to_owned() };
     let rows = rows.join(",");
     ok_response(&format!(r#"{{"rows":[{rows}],"next":{next}}}"#))
 }
@@ -182,7 +173,5 @@ fn mcp_response(message: &str) -> HttpResponse {
         _ => return ("202 Accepted", String::new()),
     };
     let id = &message["id"];
-    ok_response(&format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
-    ))
+    ok_response(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
 }

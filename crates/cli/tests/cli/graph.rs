@@ -71,12 +71,7 @@ fn names_wider_than_columns() {
 
 #[test]
 fn realistic_playbooks() {
-    for name in [
-        "order_saga",
-        "daily_orders_etl",
-        "export_poll",
-        "weather_fanout",
-    ] {
+    for name in ["order_saga", "daily_orders_etl", "export_poll", "weather_fanout"] {
         insta::assert_snapshot!(format!("from_life_{name}"), draw_corpus(name, &[]));
     }
 }
@@ -101,10 +96,7 @@ fn mermaid_format() {
 #[test]
 fn dot_format() {
     for name in ["order_saga", "export_poll", "weather_fanout"] {
-        insta::assert_snapshot!(
-            format!("dot_{name}"),
-            draw_corpus(name, &["--format", "dot"])
-        );
+        insta::assert_snapshot!(format!("dot_{name}"), draw_corpus(name, &["--format", "dot"]));
     }
 }
 
@@ -154,10 +146,8 @@ fn draws_every_corpus_playbook() {
 
 #[test]
 fn rejects_document_with_errors() {
-    let output = run_with_stdin(
-        &["graph", "-"],
-        b"apiVersion: noetl.io/v2\nkind: Playbook\nworkflow: []\n",
-    );
+    let output =
+        run_with_stdin(&["graph", "-"], b"apiVersion: noetl.io/v2\nkind: Playbook\nworkflow: []\n");
     assert_eq!((output.code, &*output.out), (1, ""));
     assert!(output.err.contains("error[NP014]"), "{}", output.err);
 }

@@ -113,10 +113,7 @@ fn completions_mention_every_command() {
 #[test]
 fn bash_accepts_its_completions() {
     let script = run_noetl(&["completions", "bash"]).out;
-    let bash = Command::new("bash")
-        .args(["-n", "-c", &script])
-        .stdin(Stdio::null())
-        .status();
+    let bash = Command::new("bash").args(["-n", "-c", &script]).stdin(Stdio::null()).status();
     // Skipped on a machine without bash.
     assert!(bash.is_err() || bash.is_ok_and(|status| status.success()));
 }

@@ -33,11 +33,7 @@ fn mask_ids(output: &CommandOutput) -> String {
     parts
         .map(|part| {
             let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
-            if digits.len() > 8 {
-                part.replacen(digits, "<id>", 1)
-            } else {
-                part.to_owned()
-            }
+            if digits.len() > 8 { part.replacen(digits, "<id>", 1) } else { part.to_owned() }
         })
         .collect()
 }
@@ -60,10 +56,7 @@ fn lists_outbox_rows() {
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert!(json["rows"].as_array().unwrap().len() > 5, "{json}");
     insta::assert_snapshot!("outbox_dead", run_client(&["outbox", "dead"]).to_snapshot());
-    insta::assert_snapshot!(
-        "outbox_replay",
-        run_client(&["outbox", "replay", "7"]).to_snapshot()
-    );
+    insta::assert_snapshot!("outbox_replay", run_client(&["outbox", "replay", "7"]).to_snapshot());
     insta::assert_snapshot!(
         "outbox_discard",
         run_client(&["outbox", "discard", "7"]).to_snapshot()
@@ -74,10 +67,8 @@ fn lists_outbox_rows() {
     );
     let unknown_status = run_client(&["outbox", "list", "--status", "odd"]);
     insta::assert_snapshot!("outbox_odd_status", unknown_status.to_snapshot());
-    let without_token = capture_output(isolated_command(
-        &dir,
-        &["outbox", "list", "--server", &url],
-    ));
+    let without_token =
+        capture_output(isolated_command(&dir, &["outbox", "list", "--server", &url]));
     insta::assert_snapshot!("outbox_forbidden", without_token.to_snapshot());
 }
 
@@ -125,11 +116,7 @@ fn database_is_inspected_checked_and_backed_up() {
         output.to_snapshot().replace(&data, "<data>")
     };
     let status = capture_output(isolated_command(&dir, &["db", "status"]));
-    assert!(
-        status.out.contains("sqlite database"),
-        "{}",
-        status.to_snapshot()
-    );
+    assert!(status.out.contains("sqlite database"), "{}", status.to_snapshot());
     assert!(status.out.contains("execution"), "{}", status.to_snapshot());
     let checked = capture_output(isolated_command(&dir, &["db", "check"]));
     insta::assert_snapshot!("db_check", masked(&checked));
@@ -139,25 +126,17 @@ fn database_is_inspected_checked_and_backed_up() {
     insta::assert_snapshot!("db_backup", masked(&backup));
     let second_backup = capture_output(isolated_command(&dir, &["db", "backup", "copy.db"]));
     assert_eq!(second_backup.code, 4, "{}", second_backup.to_snapshot());
-    let copy = capture_output(isolated_command(
-        &dir,
-        &["db", "check", "--store", "sqlite:copy.db"],
-    ));
+    let copy =
+        capture_output(isolated_command(&dir, &["db", "check", "--store", "sqlite:copy.db"]));
     assert_eq!(copy.code, 0, "{}", copy.to_snapshot());
     let (_server, _) = start_dev_server(&dir);
     // While a server is running, everything works except migrations.
-    for args in [
-        &["db", "status"][..],
-        &["db", "check"],
-        &["db", "backup", "beside.db"],
-    ] {
+    for args in [&["db", "status"][..], &["db", "check"], &["db", "backup", "beside.db"]] {
         let online = capture_output(isolated_command(&dir, args));
         assert_eq!(online.code, 0, "{}", online.to_snapshot());
     }
-    let copy = capture_output(isolated_command(
-        &dir,
-        &["db", "check", "--store", "sqlite:beside.db"],
-    ));
+    let copy =
+        capture_output(isolated_command(&dir, &["db", "check", "--store", "sqlite:beside.db"]));
     assert_eq!(copy.code, 0, "{}", copy.to_snapshot());
     let locked = capture_output(isolated_command(&dir, &["db", "migrate"]));
     assert_eq!(locked.code, 4, "{}", locked.to_snapshot());

@@ -32,10 +32,7 @@ impl OutputLines {
                 }
             }
         });
-        Self {
-            receiver,
-            received: Vec::new(),
-        }
+        Self { receiver, received: Vec::new() }
     }
 
     fn wait_for_line(&mut self, expected: &str) -> Option<String> {
@@ -80,10 +77,7 @@ impl NoetlProcess {
     pub(crate) fn wait_for_stdout(&mut self, expected: &str) -> String {
         match self.out.wait_for_line(expected) {
             Some(line) => line,
-            None => panic!(
-                "no '{expected}' in {:?} {:?}",
-                self.out.received, self.err.received
-            ),
+            None => panic!("no '{expected}' in {:?} {:?}", self.out.received, self.err.received),
         }
     }
 
@@ -110,10 +104,8 @@ impl NoetlProcess {
 
     /// Waits for the exit and returns exit code, standard output and standard error.
     pub(crate) fn wait_for_exit(mut self) -> (i32, String, String) {
-        let (out, err) = (
-            take_lines(&mut self.out).read_to_end(),
-            take_lines(&mut self.err).read_to_end(),
-        );
+        let (out, err) =
+            (take_lines(&mut self.out).read_to_end(), take_lines(&mut self.err).read_to_end());
         let status: ExitStatus = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), out, err)
     }
@@ -121,10 +113,7 @@ impl NoetlProcess {
 
 fn take_lines(lines: &mut OutputLines) -> OutputLines {
     let (_, receiver) = channel();
-    let empty = OutputLines {
-        receiver,
-        received: Vec::new(),
-    };
+    let empty = OutputLines { receiver, received: Vec::new() };
     std::mem::replace(lines, empty)
 }
 
@@ -138,9 +127,6 @@ impl Drop for NoetlProcess {
 
 /// True if a process with this id exists.
 pub(crate) fn is_process_alive(id: &str) -> bool {
-    let probe = Command::new("kill")
-        .args(["-0", id])
-        .stderr(Stdio::null())
-        .status();
+    let probe = Command::new("kill").args(["-0", id]).stderr(Stdio::null()).status();
     probe.is_ok_and(|status| status.success())
 }

@@ -60,9 +60,7 @@ fn readme_session_is_reproducible() {
     }
     let page = fs::read_to_string(root.join("README.md")).unwrap();
     let session = page.split("```console\n").skip(1);
-    let session: String = session
-        .map(|block| block.split("```").next().unwrap())
-        .collect();
+    let session: String = session.map(|block| block.split("```").next().unwrap()).collect();
     let mut commands = 0;
     for command in session.split("$ noetl ").skip(1) {
         let (line, expected) = command.split_once('\n').unwrap();
@@ -70,11 +68,7 @@ fn readme_session_is_reproducible() {
         let text = run_with_merged_output(&mut isolated_command(&dir, &args));
         let data = dir.path("data").display().to_string();
         let text = text.replace(&data, "/home/ada/.local/share/noetl");
-        assert_eq!(
-            normalized_lines(&text),
-            normalized_lines(expected),
-            "$ noetl {line}\n{text}"
-        );
+        assert_eq!(normalized_lines(&text), normalized_lines(expected), "$ noetl {line}\n{text}");
         commands += 1;
     }
     assert!(commands >= 4, "README shows a session");

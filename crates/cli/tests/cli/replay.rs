@@ -16,12 +16,8 @@ fn replay_log(name: &str, flags: &[&str]) -> CommandOutput {
 
 #[test]
 fn log_as_text() {
-    let outputs = [
-        "parallel_loop",
-        "classic_stages_and_frames",
-        "classic_business_objects",
-    ]
-    .map(|name| replay_log(name, &[]).to_snapshot());
+    let outputs = ["parallel_loop", "classic_stages_and_frames", "classic_business_objects"]
+        .map(|name| replay_log(name, &[]).to_snapshot());
     insta::assert_snapshot!(outputs.join("\n\n"));
 }
 
@@ -30,14 +26,8 @@ fn log_at_position() {
     let outputs = [
         replay_log("classic_underscores", &["--at-seq", "4"]),
         replay_log("classic_underscores", &["--at-seq", "0"]),
-        replay_log(
-            "classic_underscores",
-            &["--at-time", "2026-03-01T10:00:00Z"],
-        ),
-        replay_log(
-            "classic_out_of_order",
-            &["--at-event", "540431955200000008"],
-        ),
+        replay_log("classic_underscores", &["--at-time", "2026-03-01T10:00:00Z"]),
+        replay_log("classic_out_of_order", &["--at-event", "540431955200000008"]),
         replay_log("classic_without_types", &["--projection", "execution"]),
     ];
     insta::assert_snapshot!(outputs.map(|output| output.to_snapshot()).join("\n\n"));
@@ -49,25 +39,15 @@ fn log_from_standard_input() {
     let output = run_with_stdin(&["replay", "--log", "-", "-o", "json"], &text);
     assert_eq!((output.code, &*output.err), (0, ""));
     assert_eq!(output.out, replay_log("linear", &["-o", "json"]).out);
-    assert!(
-        output.out.contains("\"projection_checksums\""),
-        "{}",
-        output.out
-    );
+    assert!(output.out.contains("\"projection_checksums\""), "{}", output.out);
 }
 
 #[test]
 fn invalid_replays_are_reported() {
     let dir = TestDir::new("replay_what_cannot");
-    dir.write(
-        "gap.jsonl",
-        "{\"execution_id\":9,\"event_id\":5,\"seq\":2}\n",
-    )
-    .write(
-        "bad.jsonl",
-        "\n{\"execution_id\":9,\"event_id\":5,\"status\":7}\n",
-    )
-    .write("empty.jsonl", "");
+    dir.write("gap.jsonl", "{\"execution_id\":9,\"event_id\":5,\"seq\":2}\n")
+        .write("bad.jsonl", "\n{\"execution_id\":9,\"event_id\":5,\"status\":7}\n")
+        .write("empty.jsonl", "");
     let invocations: [&[&str]; 8] = [
         &["replay"],
         &["replay", "--log", "gap.jsonl"],
@@ -105,28 +85,13 @@ fn assert_same_checksum(output: &CommandOutput, expected: &CommandOutput) {
 fn database_and_server_replay_agree() {
     let dir = TestDir::new("replay_a_run");
     let example = format!("{CRATE_DIR}/../../examples/hello.yaml");
-    let output: CommandOutput = isolated_command(&dir, &["run", &example])
-        .output()
-        .unwrap()
-        .into();
+    let output: CommandOutput = isolated_command(&dir, &["run", &example]).output().unwrap().into();
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     let is_id = |word: &&str| word.len() > 15 && word.bytes().all(|byte| byte.is_ascii_digit());
-    let id = output
-        .err
-        .split(|c: char| !c.is_ascii_digit())
-        .find(is_id)
-        .unwrap()
-        .to_owned();
-    let default: CommandOutput = isolated_command(&dir, &["replay", &id, "-o", "json"])
-        .output()
-        .unwrap()
-        .into();
-    assert_eq!(
-        (default.code, &*default.err),
-        (0, ""),
-        "{}",
-        default.to_snapshot()
-    );
+    let id = output.err.split(|c: char| !c.is_ascii_digit()).find(is_id).unwrap().to_owned();
+    let default: CommandOutput =
+        isolated_command(&dir, &["replay", &id, "-o", "json"]).output().unwrap().into();
+    assert_eq!((default.code, &*default.err), (0, ""), "{}", default.to_snapshot());
     assert!(default.out.contains("\"COMPLETED\""), "{}", default.out);
     let file = dir.path("data/noetl.db").display().to_string();
     let from_file = dir.run(&["replay", &id, "--store", &file, "-o", "json"]);
@@ -136,11 +101,7 @@ fn database_and_server_replay_agree() {
         assert_eq!(by_name.out, default.out, "{run}: {}", by_name.to_snapshot());
     }
     let text = dir.run(&["replay", &id, "--store", &file]);
-    assert!(
-        text.out.starts_with(&format!("execution {id}  COMPLETED")),
-        "{}",
-        text.out
-    );
+    assert!(text.out.starts_with(&format!("execution {id}  COMPLETED")), "{}", text.out);
 
     let (server, url) = start_listening(&dir, &["dev", "--port", "0"]);
     let from_server = dir.run(&["replay", &id, "--server", &url, "-o", "json"]);

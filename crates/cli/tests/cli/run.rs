@@ -42,17 +42,11 @@ pub(crate) fn mask_run_output(dir: &TestDir, text: &str) -> String {
     let parts = masked.split(' ').collect::<Vec<_>>();
     let mut masked_words: Vec<String> = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        let next = parts
-            .get(index + 1)
-            .map_or("", |next| next.trim_end_matches([',', '\n']));
+        let next = parts.get(index + 1).map_or("", |next| next.trim_end_matches([',', '\n']));
         let unit = next.split('\n').next().unwrap_or_default();
         let is_time = matches!(unit.trim_end_matches(','), "ms" | "s")
             && part.chars().all(|c| c.is_ascii_digit() || c == '.');
-        masked_words.push(if is_time {
-            "N".to_owned()
-        } else {
-            (*part).to_owned()
-        });
+        masked_words.push(if is_time { "N".to_owned() } else { (*part).to_owned() });
     }
     masked_words.join(" ").replace("N s", "N ms")
 }
@@ -120,11 +114,7 @@ fn caught_failure_completes_the_run() {
 #[test]
 fn loop_with_failures() {
     let numbers = "numbers=[1, 2, x, 4]";
-    insta::assert_snapshot!(run_example(
-        "run_loop",
-        "parallel_loop.yaml",
-        &["--set", numbers]
-    ));
+    insta::assert_snapshot!(run_example("run_loop", "parallel_loop.yaml", &["--set", numbers]));
 }
 
 #[test]
@@ -132,10 +122,7 @@ fn quiet_prints_only_the_result() {
     let dir = TestDir::new("run_quiet");
     let output = run_isolated(&dir, &["run", &example_path("hello.yaml"), "--quiet"]);
     assert_eq!((output.code, &*output.err), (0, ""));
-    assert_eq!(
-        output.out,
-        "{\n  \"greeting\": \"Hello, world!\",\n  \"letters\": 10\n}\n"
-    );
+    assert_eq!(output.out, "{\n  \"greeting\": \"Hello, world!\",\n  \"letters\": 10\n}\n");
 }
 
 const TEXT_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -165,21 +152,10 @@ fn text_result_is_unquoted_except_as_json() {
 #[test]
 fn set_values_override_payload_file() {
     let dir = TestDir::new("run_payload");
-    dir.write(
-        "text.yaml",
-        TEXT_PLAYBOOK.replace("workload.word", "workload.a.b ~ workload.c"),
-    )
-    .write("payload.json", "{\"a\": {\"b\": \"x\"}, \"c\": \"y\"}");
-    let args = [
-        "run",
-        "text.yaml",
-        "-q",
-        "--ephemeral",
-        "--payload",
-        "payload.json",
-        "--set",
-        "c=z",
-    ];
+    dir.write("text.yaml", TEXT_PLAYBOOK.replace("workload.word", "workload.a.b ~ workload.c"))
+        .write("payload.json", "{\"a\": {\"b\": \"x\"}, \"c\": \"y\"}");
+    let args =
+        ["run", "text.yaml", "-q", "--ephemeral", "--payload", "payload.json", "--set", "c=z"];
     assert_eq!(run_isolated(&dir, &args).out, "xz\n");
 }
 
@@ -189,8 +165,7 @@ fn unread_input_is_warned_about() {
     let playbook = |step: &str| format!("{PLAYBOOK_HEADER}workload: {{ city: Oslo }}\n{step}");
     let step = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload.city }}' } }]";
     let whole_workload = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload }}' } }]";
-    dir.write("one.yaml", playbook(step))
-        .write("whole.yaml", playbook(whole_workload));
+    dir.write("one.yaml", playbook(step)).write("whole.yaml", playbook(whole_workload));
     let stderr_of =
         |file: &str, set: &str| run_isolated(&dir, &["run", file, "--ephemeral", "--set", set]).err;
     let expected = "warning: the playbook does not read 'citty'; did you mean 'city'?";
@@ -210,31 +185,14 @@ fn unread_input_is_warned_about() {
 #[test]
 fn invalid_payload_names_the_flag() {
     let dir = TestDir::new("run_payload_errors");
-    dir.write("text.yaml", TEXT_PLAYBOOK)
-        .write("list.json", "[1]")
-        .write("broken.yaml", "a: [");
+    dir.write("text.yaml", TEXT_PLAYBOOK).write("list.json", "[1]").write("broken.yaml", "a: [");
     for (args, expected) in [
         (["--set", "word"], "error: --set 'word': must be NAME=VALUE"),
-        (
-            ["--set", "list=[1"],
-            "error: --set 'list=[1': the value is not valid YAML",
-        ),
-        (
-            ["--payload", "list.json"],
-            "error: --payload 'list.json' is a list",
-        ),
-        (
-            ["--payload", "broken.yaml"],
-            "error: --payload 'broken.yaml' is neither JSON nor YAML",
-        ),
-        (
-            ["--store", "mysql"],
-            "error: --store is 'mysql': must be sqlite:PATH",
-        ),
-        (
-            ["--timeout", "soon"],
-            "error: invalid value 'soon' for '--timeout",
-        ),
+        (["--set", "list=[1"], "error: --set 'list=[1': the value is not valid YAML"),
+        (["--payload", "list.json"], "error: --payload 'list.json' is a list"),
+        (["--payload", "broken.yaml"], "error: --payload 'broken.yaml' is neither JSON nor YAML"),
+        (["--store", "mysql"], "error: --store is 'mysql': must be sqlite:PATH"),
+        (["--timeout", "soon"], "error: invalid value 'soon' for '--timeout"),
     ] {
         let mut command_line = vec!["run", "text.yaml"];
         command_line.extend(args);
@@ -249,10 +207,7 @@ fn invalid_payload_names_the_flag() {
 #[test]
 fn invalid_playbook_is_not_run() {
     let dir = TestDir::new("run_mistakes");
-    dir.write(
-        "flow.yaml",
-        TEXT_PLAYBOOK.replace("kind: noop", "kind: nop"),
-    );
+    dir.write("flow.yaml", TEXT_PLAYBOOK.replace("kind: noop", "kind: nop"));
     let output = run_isolated(&dir, &["run", "flow.yaml"]);
     insta::assert_snapshot!(mask_run_output(&dir, &output.to_snapshot()));
     assert_eq!(output.code, 2);
@@ -312,10 +267,8 @@ fn interrupt_cancels_the_run_and_kills_tools() {
 #[test]
 fn second_interrupt_kills_unresponsive_tools() {
     let dir = TestDir::new("run_impatient");
-    let unresponsive = sleeping_playbook().replace(
-        "exec sleep 1000",
-        "trap '' INT TERM; while :; do sleep 1; done",
-    );
+    let unresponsive = sleeping_playbook()
+        .replace("exec sleep 1000", "trap '' INT TERM; while :; do sleep 1; done");
     let mut process = start_sleeping_run_of(&dir, &unresponsive);
     process.send_interrupt();
     process.wait_for_stderr("– cancelled after");
@@ -334,11 +287,7 @@ fn runs_on_one_sqlite_file_take_turns() {
     second.wait_for_stderr("waiting for another run that uses");
     let output = run_isolated(&dir, &["run", "text.yaml", "--lock-timeout", "0s"]);
     assert_eq!(output.code, 4);
-    assert!(
-        output.err.contains("error: another process is using"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("error: another process is using"), "{}", output.err);
     first.send_interrupt();
     assert_eq!(first.wait_for_exit().0, 130);
     let (code, out, err) = second.wait_for_exit();
@@ -353,23 +302,12 @@ fn next_run_cancels_orphaned_run() {
     first.kill();
     assert_eq!(run_isolated(&dir, &["run", "text.yaml"]).code, 0);
     let mut dev = NoetlProcess::start(isolated_command(&dir, &["dev", "--port", "0"]));
-    let url = dev
-        .wait_for_stdout("listening on")
-        .split(' ')
-        .next_back()
-        .unwrap()
-        .to_owned();
+    let url = dev.wait_for_stdout("listening on").split(' ').next_back().unwrap().to_owned();
     let runs = crate::serve::http_get(&url, "/api/executions");
-    assert!(
-        runs.contains("CANCELLED") && runs.contains("COMPLETED"),
-        "{runs}"
-    );
+    assert!(runs.contains("CANCELLED") && runs.contains("COMPLETED"), "{runs}");
     assert!(!runs.contains("RUNNING"), "{runs}");
     let id = dir.read("pid");
-    Command::new("kill")
-        .args(["-KILL", id.trim()])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-KILL", id.trim()]).status().unwrap();
 }
 
 /// On a shared database a run is orphaned only if its process sends no heartbeat.
@@ -403,10 +341,7 @@ fn next_run_cancels_orphaned_run_on_postgres() {
     active.send_interrupt();
     assert_eq!(active.wait_for_exit().0, 130);
     let id = first.read("pid");
-    Command::new("kill")
-        .args(["-KILL", id.trim()])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-KILL", id.trim()]).status().unwrap();
 }
 
 #[test]
@@ -462,29 +397,15 @@ fn unknown_setting_is_warned_about() {
     let mut command = isolated_command(&dir, &["run", "text.yaml", "--ephemeral"]);
     command.env("NOETL_STROE", "memory");
     let output: CommandOutput = command.output().unwrap().into();
-    assert!(
-        output
-            .err
-            .starts_with("warning: NOETL_STROE is not a setting"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.starts_with("warning: NOETL_STROE is not a setting"), "{}", output.err);
 }
 
 #[test]
 fn rejects_file_that_is_not_a_database() {
     let dir = TestDir::new("run_not_a_database");
-    dir.write("text.yaml", TEXT_PLAYBOOK).write(
-        "x.db",
-        "this is not a database, but long enough to be read. ".repeat(40),
-    );
+    dir.write("text.yaml", TEXT_PLAYBOOK)
+        .write("x.db", "this is not a database, but long enough to be read. ".repeat(40));
     let output = run_isolated(&dir, &["run", "text.yaml", "--store", "sqlite:x.db"]);
     assert_eq!(output.code, 1);
-    assert!(
-        output
-            .err
-            .starts_with("error: cannot open the database x.db: "),
-        "{}",
-        output.err
-    );
+    assert!(output.err.starts_with("error: cannot open the database x.db: "), "{}", output.err);
 }

@@ -55,22 +55,13 @@ fn pending_retry_is_shown_with_its_time() {
         explanation = serde_json::from_str(&output).unwrap();
         explanation["waiting_on"][0]["kind"] == "retry"
     });
-    assert_eq!(
-        explanation["summary"],
-        "step `call` failed and waits for attempt 2"
-    );
+    assert_eq!(explanation["summary"], "step `call` failed and waits for attempt 2");
     let wait = &explanation["waiting_on"][0];
-    assert!(
-        wait["until"].is_string() && wait["holders"][0].is_string(),
-        "{wait}"
-    );
+    assert!(wait["until"].is_string() && wait["holders"][0].is_string(), "{wait}");
 
     let run = server.run_ok(&["runs", "show", id]);
     let bar = run.lines().find(|line| line.contains("call ")).unwrap();
-    assert!(
-        bar.contains('▒') && bar.contains("1 retry, retry in "),
-        "{bar}"
-    );
+    assert!(bar.contains('▒') && bar.contains("1 retry, retry in "), "{bar}");
     let run = server.run_ok(&["runs", "show", id, "-o", "json"]);
     let run: serde_json::Value = serde_json::from_str(&run).unwrap();
     let second = |time: &serde_json::Value| time.as_str().unwrap()[..19].to_owned();
@@ -88,12 +79,7 @@ fn task_output_is_shown_in_full() {
     let server = TestServer::new("asking_prints");
     server.dir.write("prints.yaml", PRINTING_PLAYBOOK);
     server.run_ok(&["catalog", "register", "prints.yaml"]);
-    assert_eq!(
-        server
-            .run_ok(&["exec", "demo/prints", "--wait", "-q"])
-            .trim(),
-        "7"
-    );
+    assert_eq!(server.run_ok(&["exec", "demo/prints", "--wait", "-q"]).trim(), "7");
     let mut expected = "talk | to people\ntalk ! oh\n".to_owned();
     for number in 1..=20_000 {
         writeln!(expected, "large | {number}").unwrap();

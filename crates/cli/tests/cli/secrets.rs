@@ -60,40 +60,21 @@ fn secret_is_redacted_everywhere() {
         server.run_ok(&["runs", "explain", "last"]),
     ];
     for text in &outputs {
-        assert!(
-            !text.contains(CANARY_SECRET) && !text.contains(CANARY_BASE64),
-            "{text}"
-        );
+        assert!(!text.contains(CANARY_SECRET) && !text.contains(CANARY_BASE64), "{text}");
         assert!(!text.contains(&CANARY_SECRET.to_uppercase()), "{text}");
     }
     // The tools received the secret: their output was redacted.
-    assert!(
-        outputs[4].matches("[REDACTED]").count() >= 4,
-        "{}",
-        outputs[4]
-    );
+    assert!(outputs[4].matches("[REDACTED]").count() >= 4, "{}", outputs[4]);
     for file in fs::read_dir(server.dir.path("data")).unwrap() {
         let path = file.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         for secret in [CANARY_SECRET, CANARY_BASE64, &CANARY_SECRET.to_uppercase()] {
-            let is_leaked = bytes
-                .windows(secret.len())
-                .any(|window| window == secret.as_bytes());
+            let is_leaked = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
             assert!(!is_leaked, "{} contains {secret}", path.display());
         }
     }
-    assert_eq!(
-        server
-            .run_client(&["secret", "rm", "api_main", "--yes"])
-            .code,
-        0
-    );
-    assert_eq!(
-        server
-            .run_client(&["secret", "rm", "api_main", "--yes"])
-            .code,
-        3
-    );
+    assert_eq!(server.run_client(&["secret", "rm", "api_main", "--yes"]).code, 0);
+    assert_eq!(server.run_client(&["secret", "rm", "api_main", "--yes"]).code, 3);
 }
 
 const SECRET_READING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -118,18 +99,11 @@ fn secret_operations_are_audited() {
     let output = server.run_client(&["exec", "demo/names", "--wait", "-o", "json"]);
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     server.run_ok(&["secret", "rm", "api_main", "--yes"]);
-    assert_eq!(
-        server
-            .run_client(&["secret", "rm", "api_main", "--yes"])
-            .code,
-        3
-    );
+    assert_eq!(server.run_client(&["secret", "rm", "api_main", "--yes"]).code, 3);
 
     let lines = server.run_ok(&["secret", "audit", "-o", "jsonl"]);
-    let rows: Vec<serde_json::Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let rows: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let operations: Vec<_> = rows.iter().map(|row| row["operation"].clone()).collect();
     assert_eq!(operations, ["delete", "delete", "issue", "set"]);
     let (worker, run) = (&rows[2]["worker_id"], &rows[2]["execution_id"]);
@@ -139,13 +113,7 @@ fn secret_operations_are_audited() {
         &["secret", "audit"][..],
         &["secret", "audit", "--run", &run],
         &["secret", "audit", "api_main", "--since", "1h", "-n", "1"],
-        &[
-            "secret",
-            "audit",
-            "api_main",
-            "--until",
-            "2020-01-01T00:00:00Z",
-        ],
+        &["secret", "audit", "api_main", "--until", "2020-01-01T00:00:00Z"],
         &["secret", "audit", "nobody"],
         &["secret", "audit", "--since", "soon"],
         &["secret", "audit", "--limit", "0"],
@@ -154,18 +122,13 @@ fn secret_operations_are_audited() {
         assert!(!output.contains(CANARY_SECRET), "{output}");
         let output = mask_client_output(
             &server,
-            &output
-                .replace(worker, "w1")
-                .replace(&run, "7000000000000000001"),
+            &output.replace(worker, "w1").replace(&run, "7000000000000000001"),
         );
         writeln!(transcript, "$ noetl {}\n{output}", args.join(" ")).unwrap();
     }
     insta::assert_snapshot!(transcript.replace(&run, "ID"));
     let wide = server.run_ok(&["secret", "audit", "-o", "wide"]);
-    assert!(
-        wide.contains("TENANT") && wide.contains("127.0.0.1"),
-        "{wide}"
-    );
+    assert!(wide.contains("TENANT") && wide.contains("127.0.0.1"), "{wide}");
     // Without the operator's token, access to the audit log is denied.
     let denied = server.without_env().run_client(&["secret", "audit"]);
     assert_eq!(denied.code, 6, "{}", denied.to_snapshot());

@@ -59,32 +59,18 @@ fn dev_prints_address_serves_and_stops() {
 fn run_is_executed_by_running_dev() {
     let dir = TestDir::new("dev_hand_over");
     dir.write("clean.yaml", CLEAN_PLAYBOOK);
-    let local: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
-        .output()
-        .unwrap()
-        .into();
+    let local: CommandOutput =
+        isolated_command(&dir, &["run", "clean.yaml"]).output().unwrap().into();
     assert_eq!(local.code, 0, "{}", local.err);
     let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
-    let remote: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
-        .output()
-        .unwrap()
-        .into();
+    let remote: CommandOutput =
+        isolated_command(&dir, &["run", "clean.yaml"]).output().unwrap().into();
     assert_eq!(remote.code, 0, "{}", remote.err);
-    assert!(
-        remote.err.contains(&format!("· at {url}")),
-        "{}",
-        remote.err
-    );
+    assert!(remote.err.contains(&format!("· at {url}")), "{}", remote.err);
     let runs = http_get(&url, "/api/executions");
     for output in [&local, &remote] {
         let first = output.err.lines().next().unwrap();
-        let id = first
-            .split("run ")
-            .nth(1)
-            .unwrap()
-            .split(' ')
-            .next()
-            .unwrap();
+        let id = first.split("run ").nth(1).unwrap().split(' ').next().unwrap();
         assert!(runs.contains(id), "{id} is not in {runs}");
     }
     let steps = |output: &CommandOutput| {
@@ -100,10 +86,8 @@ fn run_at_dev_is_cancelled_by_interrupt() {
     dir.write("sleep.yaml", crate::run::sleeping_playbook());
     let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
     let set = format!("folder={}", dir.path("").display());
-    let process = NoetlProcess::start(isolated_command(
-        &dir,
-        &["run", "sleep.yaml", "--set", &set],
-    ));
+    let process =
+        NoetlProcess::start(isolated_command(&dir, &["run", "sleep.yaml", "--set", &set]));
     dir.wait_for_file("pid");
     process.send_interrupt();
     let (code, _, err) = process.wait_for_exit();
@@ -117,16 +101,10 @@ fn run_at_dev_is_cancelled_by_interrupt() {
 fn rejects_second_server_on_same_database() {
     let dir = TestDir::new("dev_twice");
     let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
-    let second: CommandOutput = isolated_command(&dir, &["server", "--port", "0"])
-        .output()
-        .unwrap()
-        .into();
+    let second: CommandOutput =
+        isolated_command(&dir, &["server", "--port", "0"]).output().unwrap().into();
     assert_eq!((second.code, &*second.out), (4, ""));
-    assert!(
-        second.err.starts_with("error: another process is using"),
-        "{}",
-        second.err
-    );
+    assert!(second.err.starts_with("error: another process is using"), "{}", second.err);
     assert!(second.err.contains(&format!("at {url}")), "{}", second.err);
 }
 
@@ -140,9 +118,7 @@ fn separate_server_and_workers_run_playbooks() {
     let admin = admin.trim();
     let token = |args: &[&str]| -> CommandOutput {
         let mut command = isolated_command(&dir, &[&["token"], args].concat());
-        command
-            .env("NOETL_SERVER_URL", &url)
-            .env("NOETL_TOKEN", admin);
+        command.env("NOETL_SERVER_URL", &url).env("NOETL_TOKEN", admin);
         command.output().unwrap().into()
     };
     let created = token(&["create", "hand", "--scope", "worker", "--pool", "shared"]);
@@ -150,20 +126,9 @@ fn separate_server_and_workers_run_playbooks() {
     let worker_token = created.out.trim();
     assert!(worker_token.starts_with("noetl_"), "{worker_token}");
     let listed = token(&["list"]).out;
-    assert!(
-        listed.contains("admin") && listed.contains("hand"),
-        "{listed}"
-    );
+    assert!(listed.contains("admin") && listed.contains("hand"), "{listed}");
     assert!(!listed.contains(worker_token), "{listed}");
-    let args = [
-        "worker",
-        "--server",
-        &url,
-        "--concurrency",
-        "2",
-        "--log-format",
-        "text",
-    ];
+    let args = ["worker", "--server", &url, "--concurrency", "2", "--log-format", "text"];
     let mut workers = [(); 2].map(|()| {
         let mut command = isolated_command(&dir, &args);
         command.env("NOETL_TOKEN", worker_token);
@@ -223,22 +188,13 @@ fn startup_errors_state_the_fix() {
 
     let failed = run(&["dev", "--host", "0.0.0.0"], &[]);
     assert_eq!(failed.code, 2);
-    assert!(
-        failed
-            .err
-            .contains("NOETL_DEV accepts callers without a token"),
-        "{}",
-        failed.err
-    );
+    assert!(failed.err.contains("NOETL_DEV accepts callers without a token"), "{}", failed.err);
 
     let failed = run(&["server"], &[("NOETL_PORT", "80800")]);
     assert_eq!(failed.code, 2);
     insta::assert_snapshot!(masked_stderr(&failed), @"error: NOETL_PORT is '80800': must be a number from 0 to 65535");
 
-    let failed = run(
-        &["server", "--port", "0"],
-        &[("NOETL_TLS_CLIENT_CA", "authority.pem")],
-    );
+    let failed = run(&["server", "--port", "0"], &[("NOETL_TLS_CLIENT_CA", "authority.pem")]);
     assert_eq!(failed.code, 2);
     insta::assert_snapshot!(masked_stderr(&failed), @"error: NOETL_TLS_CLIENT_CA requires client certificates, which need encrypted connections; set NOETL_TLS_CERT and NOETL_TLS_KEY too, or unset all");
 
@@ -248,10 +204,9 @@ fn startup_errors_state_the_fix() {
     let cluster_error = "error: NOETL_CLUSTER_DSN names a database shared between several databases, \
         but this version supports one";
     for args in [&["server", "--port", "0"][..], &["db", "status"]] {
-        for (name, value, text) in [
-            ("NOETL_SHARDS", shards, shards_error),
-            ("NOETL_CLUSTER_DSN", cluster, cluster_error),
-        ] {
+        for (name, value, text) in
+            [("NOETL_SHARDS", shards, shards_error), ("NOETL_CLUSTER_DSN", cluster, cluster_error)]
+        {
             let failed = run(args, &[(name, value)]);
             assert_eq!(failed.code, 2);
             assert!(failed.err.starts_with(text), "{}", failed.err);
@@ -282,30 +237,21 @@ fn startup_errors_state_the_fix() {
 fn dev_exits_when_its_worker_ends() {
     let dir = TestDir::new("dev_drained");
     let mut command = isolated_command(&dir, &["dev", "--port", "0"]);
-    command
-        .env("WORKER_HEARTBEAT_INTERVAL", "1")
-        .env("WORKER_ID", "only");
+    command.env("WORKER_HEARTBEAT_INTERVAL", "1").env("WORKER_ID", "only");
     let mut dev = NoetlProcess::start(command);
     let line = dev.wait_for_stdout("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
     drain_worker(&dir, &url, "only");
     let (code, _, err) = dev.wait_for_exit();
     assert_eq!(code, 1, "{err}");
-    assert!(
-        err.contains("error: the worker stopped unexpectedly"),
-        "{err}"
-    );
+    assert!(err.contains("error: the worker stopped unexpectedly"), "{err}");
 }
 
 /// Drains a worker as soon as it is registered.
 pub(crate) fn drain_worker(dir: &TestDir, url: &str, worker: &str) {
     wait_until("the worker is registered", || {
         let mut command = isolated_command(dir, &["worker", "drain", worker, "--yes"]);
-        let output: CommandOutput = command
-            .env("NOETL_SERVER_URL", url)
-            .output()
-            .unwrap()
-            .into();
+        let output: CommandOutput = command.env("NOETL_SERVER_URL", url).output().unwrap().into();
         assert!(matches!(output.code, 0 | 3), "{}", output.to_snapshot());
         output.code == 0
     });
@@ -314,19 +260,11 @@ pub(crate) fn drain_worker(dir: &TestDir, url: &str, worker: &str) {
 #[test]
 fn config_show_prints_origins() {
     let dir = TestDir::new("config_show");
-    dir.write(
-        "noetl.toml",
-        "host = '127.0.0.2'\nworker_max_concurrent = 8\n",
-    );
-    let mut command = isolated_command(
-        &dir,
-        &["config", "show", "--origin", "--config", "noetl.toml"],
-    );
+    dir.write("noetl.toml", "host = '127.0.0.2'\nworker_max_concurrent = 8\n");
+    let mut command =
+        isolated_command(&dir, &["config", "show", "--origin", "--config", "noetl.toml"]);
     let servers = "search=https://mcp.example.com/mcp?key=secret";
-    command
-        .env("NOETL_PORT", "9")
-        .env("NOETL_TOKEN", "secret")
-        .env("NOETL_MCP_SERVERS", servers);
+    command.env("NOETL_PORT", "9").env("NOETL_TOKEN", "secret").env("NOETL_MCP_SERVERS", servers);
     let output: CommandOutput = command.output().unwrap().into();
     insta::assert_snapshot!(mask_run_output(&dir, &output.to_snapshot()));
 }
@@ -352,18 +290,9 @@ fn internal_api_and_metrics_have_separate_listeners() {
     let metrics = metrics.strip_suffix("/metrics").unwrap();
     let status = |url: &str, path: &str| http_get(url, path)[9..12].to_owned();
     let cells = "/api/internal/cells";
-    assert_eq!(
-        (&*status(&url, cells), &*status(&internal, cells)),
-        ("404", "403")
-    );
+    assert_eq!((&*status(&url, cells), &*status(&internal, cells)), ("404", "403"));
     assert!(http_get(metrics, "/metrics").contains("noetl_build_info"));
-    assert_eq!(
-        (
-            &*status(&url, "/metrics"),
-            &*status(metrics, "/api/executions")
-        ),
-        ("401", "404")
-    );
+    assert_eq!((&*status(&url, "/metrics"), &*status(metrics, "/api/executions")), ("401", "404"));
     let run_client = |args: &[&str], internal: Option<&str>| -> CommandOutput {
         let mut command = isolated_command(&dir, args);
         command
@@ -378,16 +307,9 @@ fn internal_api_and_metrics_have_separate_listeners() {
         assert_ne!(run_client(args, None).code, 0);
     }
     let mut second = isolated_command(&dir, &["server", "--port", "0"]);
-    second.env(
-        "NOETL_INTERNAL_BIND",
-        internal.strip_prefix("http://").unwrap(),
-    );
+    second.env("NOETL_INTERNAL_BIND", internal.strip_prefix("http://").unwrap());
     let second: CommandOutput = second.output().unwrap().into();
-    assert!(
-        second.err.contains("choose another in NOETL_INTERNAL_BIND"),
-        "{}",
-        second.err
-    );
+    assert!(second.err.contains("choose another in NOETL_INTERNAL_BIND"), "{}", second.err);
 }
 
 #[test]
@@ -424,10 +346,8 @@ fn worker_serves_metrics_at_configured_address() {
     let mut first = NoetlProcess::start(worker("127.0.0.1:0"));
     let metrics_url = last_word(&first.wait_for_stdout("Metrics on http://127.0.0.1:"));
     let metrics_url = metrics_url.trim_end_matches("/metrics");
-    let output: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
-        .output()
-        .unwrap()
-        .into();
+    let output: CommandOutput =
+        isolated_command(&dir, &["run", "clean.yaml"]).output().unwrap().into();
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     let response = http_get(metrics_url, "/metrics");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
@@ -436,34 +356,23 @@ fn worker_serves_metrics_at_configured_address() {
         "noetl_worker_slots 32",
         "# EOF",
     ] {
-        assert!(
-            response.lines().any(|metric| metric == line),
-            "{line}: {response}"
-        );
+        assert!(response.lines().any(|metric| metric == line), "{line}: {response}");
     }
     assert!(http_get(metrics_url, "/livez").starts_with("HTTP/1.1 200"));
     assert!(http_get(metrics_url, "/api/executions").starts_with("HTTP/1.1 404"));
 
     // A second worker with the same metrics address does not start.
-    let conflicting: CommandOutput = worker(metrics_url.strip_prefix("http://").unwrap())
-        .output()
-        .unwrap()
-        .into();
+    let conflicting: CommandOutput =
+        worker(metrics_url.strip_prefix("http://").unwrap()).output().unwrap().into();
     assert_eq!(conflicting.code, 4, "{}", conflicting.to_snapshot());
     assert!(
-        conflicting
-            .err
-            .contains("choose another in WORKER_METRICS_BIND"),
+        conflicting.err.contains("choose another in WORKER_METRICS_BIND"),
         "{}",
         conflicting.err
     );
     let exposed: CommandOutput = worker("0.0.0.0:0").output().unwrap().into();
     assert_eq!(exposed.code, 2, "{}", exposed.to_snapshot());
-    assert!(
-        exposed.err.contains("NOETL_UNSAFE_PLAINTEXT=true"),
-        "{}",
-        exposed.err
-    );
+    assert!(exposed.err.contains("NOETL_UNSAFE_PLAINTEXT=true"), "{}", exposed.err);
     first.send_interrupt();
     let (code, _, err) = first.wait_for_exit();
     assert_eq!(code, 0, "{err}");
@@ -477,11 +386,7 @@ fn dev_and_run_serve_no_worker_metrics() {
     let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = occupied.local_addr().unwrap().to_string();
     let mut run = isolated_command(&dir, &["run", "clean.yaml"]);
-    let output: CommandOutput = run
-        .env("WORKER_METRICS_BIND", &bind)
-        .output()
-        .unwrap()
-        .into();
+    let output: CommandOutput = run.env("WORKER_METRICS_BIND", &bind).output().unwrap().into();
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     let mut dev = isolated_command(&dir, &["dev", "--port", "0"]);
     dev.env("WORKER_METRICS_BIND", &bind);

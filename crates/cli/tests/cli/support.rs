@@ -99,10 +99,7 @@ pub(crate) fn run_noetl(args: &[&str]) -> CommandOutput {
 /// Runs a command with input on standard input.
 pub(crate) fn run_with_stdin(args: &[&str], input: &[u8]) -> CommandOutput {
     let mut command = noetl_command(args);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     child.wait_with_output().unwrap().into()

@@ -24,9 +24,7 @@ workflow:
 
 fn parse_json_lines(text: &str) -> Vec<Value> {
     let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -40,9 +38,7 @@ fn last_run_is_started_by_a_user() {
     let has_path = |run: &Value, path: &str| run["path"] == path;
     // The run has unpublished outbox rows, so the platform starts a publisher.
     wait_until("the platform runs its publisher", || {
-        list_all()
-            .iter()
-            .any(|run| has_path(run, "system/outbox_publisher"))
+        list_all().iter().any(|run| has_path(run, "system/outbox_publisher"))
     });
     let all = list_all();
     let parent = all.iter().find(|run| has_path(run, "demo/parent")).unwrap();
@@ -50,10 +46,7 @@ fn last_run_is_started_by_a_user() {
     assert!(position("system/outbox_publisher") < position("demo/parent"));
     assert!(position("demo/two") < position("demo/parent"));
     let last = server.run_ok(&["runs", "show", "last", "-o", "json"]);
-    assert!(
-        last.contains(parent["execution_id"].as_str().unwrap()),
-        "{last}"
-    );
+    assert!(last.contains(parent["execution_id"].as_str().unwrap()), "{last}");
     // Lists omit platform runs unless they are requested.
     let paths = |args: &[&str]| -> Vec<String> {
         let args = [&["runs", "list", "-o", "jsonl"], args].concat();
@@ -69,15 +62,9 @@ fn last_run_is_started_by_a_user() {
     // `cancel --all` omits them too.
     let dry_run = ["runs", "cancel", "--all", "--dry-run", "-o", "jsonl"];
     assert_eq!(server.run_ok(&dry_run), "");
-    assert_eq!(
-        server.run_ok(&[&dry_run[..], &["--path", "publisher"]].concat()),
-        ""
-    );
+    assert_eq!(server.run_ok(&[&dry_run[..], &["--path", "publisher"]].concat()), "");
     let with_system = server.run_ok(&[&dry_run[..], &["--system"]].concat());
-    assert!(
-        with_system.contains("system/outbox_publisher"),
-        "{with_system}"
-    );
+    assert!(with_system.contains("system/outbox_publisher"), "{with_system}");
 }
 
 #[test]
@@ -107,9 +94,7 @@ fn unknown_token_sets_exit_code() {
     let admin = server.wait_for_stdout("noetl_").trim().to_owned();
     let run_with_token = |token: &str, args: &[&str]| -> CommandOutput {
         let mut command = isolated_command(&dir, args);
-        command
-            .env("NOETL_SERVER_URL", &url)
-            .env("NOETL_TOKEN", token);
+        command.env("NOETL_SERVER_URL", &url).env("NOETL_TOKEN", token);
         command.output().unwrap().into()
     };
     let wrong_token = format!("noetl_wrong_{}", "0".repeat(64));
@@ -130,28 +115,12 @@ fn unknown_token_sets_exit_code() {
     let with_token = run_with_token(&admin, &["runs", "list", "--profile", "here"]);
     assert_eq!(with_token.code, 0, "{}", with_token.to_snapshot());
     // A unique part of an id is accepted.
-    let create = [
-        "token",
-        "create",
-        "ci",
-        "--scope",
-        "exec:read",
-        "-o",
-        "json",
-    ];
+    let create = ["token", "create", "ci", "--scope", "exec:read", "-o", "json"];
     let created: Value = serde_json::from_str(&run_with_token(&admin, &create).out).unwrap();
-    assert!(
-        created["token"].as_str().unwrap().starts_with("noetl_"),
-        "{created}"
-    );
+    assert!(created["token"].as_str().unwrap().starts_with("noetl_"), "{created}");
     let id = created["id"].as_str().unwrap();
     let revoked = run_with_token(&admin, &["token", "revoke", &id[6..], "--yes"]);
-    assert_eq!(
-        revoked.out,
-        format!("{id} revoked\n"),
-        "{}",
-        revoked.to_snapshot()
-    );
+    assert_eq!(revoked.out, format!("{id} revoked\n"), "{}", revoked.to_snapshot());
     let missing = run_with_token(&admin, &["token", "revoke", "none", "--yes"]);
     assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
 }
@@ -163,14 +132,9 @@ fn make_rows_dead(server: &TestServer, count: usize) -> Vec<String> {
         ..ClientSettings::default()
     };
     let client = Client::new(server.url(), settings).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let request = OutboxClaimRequest {
-            limit: Some(i64::try_from(count).unwrap()),
-        };
+        let request = OutboxClaimRequest { limit: Some(i64::try_from(count).unwrap()) };
         let claimed = client.claim_outbox(&request).await.unwrap();
         let mut dead = Vec::new();
         for row in claimed.rows {
@@ -194,9 +158,7 @@ fn dead_rows_are_shown_before_confirmation() {
     server.dir.write("clean.yaml", CLEAN_PLAYBOOK);
     server.run_ok(&["run", "clean.yaml", "-q"]);
     let dead = make_rows_dead(&server, 3);
-    let [first, second, third] = dead.as_slice() else {
-        panic!("{dead:?}")
-    };
+    let [first, second, third] = dead.as_slice() else { panic!("{dead:?}") };
     let listed = parse_json_lines(&server.run_ok(&["outbox", "dead", "-o", "jsonl"]));
     assert_eq!(listed.len(), 3, "one line per row");
     assert_eq!(listed[0]["outbox_id"].to_string(), *first);
@@ -236,10 +198,7 @@ fn actions_print_json_on_request() {
     let diff_output: Value = serde_json::from_str(&diff_output.out).unwrap();
     assert_eq!(diff_output["differs"], true);
     let diff = diff_output["diff"].as_str().unwrap();
-    assert!(
-        diff.contains("\n-workload: { who: world }\n+workload"),
-        "{diff}"
-    );
+    assert!(diff.contains("\n-workload: { who: world }\n+workload"), "{diff}");
     let run = server.run_ok(&["exec", "demo/waits"]).trim().to_owned();
     server.wait_until_waiting_for(&run, "approval");
     for (command, status) in [("pause", "PAUSED"), ("resume", "RUNNING")] {
@@ -248,11 +207,7 @@ fn actions_print_json_on_request() {
         assert_eq!(output, expected);
     }
     let decision = server.run_ok(&["runs", "approve", &run, "-o", "jsonl"]);
-    assert_eq!(
-        parse_json_lines(&decision)[0]["decision"],
-        "approve",
-        "{decision}"
-    );
+    assert_eq!(parse_json_lines(&decision)[0]["decision"], "approve", "{decision}");
     server.wait_until_waiting_for(&run, "signal");
     let signal = server.run_ok(&["runs", "signal", &run, "other", "-o", "jsonl"]);
     assert_eq!(parse_json_lines(&signal)[0]["delivered"], false, "{signal}");
@@ -293,17 +248,8 @@ fn stream_rebuild_uses_the_internal_url() {
     assert!(output.out.contains("\"state\": \"off\""), "{}", output.out);
     for args in [&dry_run[..], &["stream", "rebuild"]] {
         let unreachable = run_operator_command(UNREACHABLE_URL, server.url(), &server.dir, args);
-        assert_eq!(
-            (unreachable.code, &*unreachable.out),
-            (5, ""),
-            "{}",
-            unreachable.to_snapshot()
-        );
-        assert!(
-            unreachable.err.contains(UNREACHABLE_URL),
-            "{}",
-            unreachable.err
-        );
+        assert_eq!((unreachable.code, &*unreachable.out), (5, ""), "{}", unreachable.to_snapshot());
+        assert!(unreachable.err.contains(UNREACHABLE_URL), "{}", unreachable.err);
     }
 }
 
@@ -319,17 +265,8 @@ fn audit_resolves_runs_at_the_queried_server() {
     other.dir.write("clean.yaml", CLEAN_PLAYBOOK);
     other.run_ok(&["run", "clean.yaml", "-q"]);
     let partial_id = run_operator_command(server.url(), other.url(), &server.dir, &audit);
-    assert_eq!(
-        (partial_id.code, &*partial_id.out),
-        (2, ""),
-        "{}",
-        partial_id.to_snapshot()
-    );
-    assert!(
-        partial_id.err.contains("use the full id"),
-        "{}",
-        partial_id.err
-    );
+    assert_eq!((partial_id.code, &*partial_id.out), (2, ""), "{}", partial_id.to_snapshot());
+    assert!(partial_id.err.contains("use the full id"), "{}", partial_id.err);
     let full_id = ["secret", "audit", "--run", "308400000000000001"];
     let full_id = run_operator_command(server.url(), other.url(), &server.dir, &full_id);
     assert_eq!(full_id.code, 0, "{}", full_id.to_snapshot());

@@ -12,45 +12,25 @@ const ESCAPE: char = '\u{1b}';
 #[test]
 fn colours_can_be_forced_and_forbidden() {
     let has_colors = |args: &[&str], variables: &[(&str, &str)]| {
-        let output = noetl_command(args)
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
+        let output = noetl_command(args).envs(variables.iter().copied()).output().unwrap();
         String::from_utf8(output.stdout).unwrap().contains(ESCAPE)
     };
     assert!(!has_colors(&["explain"], &[]));
     assert!(has_colors(&["explain", "--color", "always"], &[]));
     assert!(has_colors(&["explain"], &[("CLICOLOR_FORCE", "1")]));
-    assert!(!has_colors(
-        &["explain", "--color", "never"],
-        &[("CLICOLOR_FORCE", "1")]
-    ));
-    assert!(!has_colors(
-        &["explain"],
-        &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]
-    ));
+    assert!(!has_colors(&["explain", "--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colors(&["explain"], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
 }
 
 #[test]
 fn closed_pipe_exits_without_error() {
     let mut command = noetl_command(&["check", "-"]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     drop(child.stdout.take());
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(CLEAN_PLAYBOOK.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(CLEAN_PLAYBOOK.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(i32::from(CommandExit::BrokenPipe.code()))
-    );
+    assert_eq!(output.status.code(), Some(i32::from(CommandExit::BrokenPipe.code())));
     assert!(output.stderr.is_empty());
 }
 

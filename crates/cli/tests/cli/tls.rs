@@ -28,15 +28,7 @@ fn commands_trust_configured_ca() {
     dir.write("clean.yaml", CLEAN_PLAYBOOK);
     create_certificate(&dir);
     let token = "sixteen characters and more";
-    let start = [
-        "dev",
-        "--port",
-        "0",
-        "--tls-cert",
-        "cert.pem",
-        "--tls-key",
-        "key.pem",
-    ];
+    let start = ["dev", "--port", "0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let mut dev = isolated_command(&dir, &start);
     dev.env("NOETL_INTERNAL_API_TOKEN", token);
     let mut dev = NoetlProcess::start(dev);
@@ -73,9 +65,5 @@ fn commands_trust_configured_ca() {
     let untrusting = run_with_authority(&["runs", "list"], None);
     assert_ne!(untrusting.code, 0, "{}", untrusting.to_snapshot());
     let missing_file = run_with_authority(&["runs", "list"], Some("nowhere.pem"));
-    assert!(
-        missing_file.err.contains("NOETL_TLS_CA"),
-        "{}",
-        missing_file.err
-    );
+    assert!(missing_file.err.contains("NOETL_TLS_CA"), "{}", missing_file.err);
 }

@@ -35,10 +35,7 @@ const ENABLED_CHECKS: [&str; 8] = [
 const EXCLUDED_OPERATIONS: [(&str, &str); 3] = [
     ("follow_execution", "streams until the run ends"),
     ("follow_events", "never ends"),
-    (
-        "rebuild_stream",
-        "needs a broker, and returns 503 without one",
-    ),
+    ("rebuild_stream", "needs a broker, and returns 503 without one"),
 ];
 
 /// Tag that is not tested: all its operations return 501 by design.
@@ -59,16 +56,12 @@ fn find_schemathesis() -> PathBuf {
         let dir = cache.join("noetl-tests").join(SCHEMATHESIS_VERSION);
         dir.join("bin/schemathesis")
     });
-    installed
-        .into_iter()
-        .chain(on_path)
-        .find(|program| program.is_file())
-        .unwrap_or_else(|| {
-            panic!(
-                "schemathesis is not installed: run scripts/test, which installs it, or \
+    installed.into_iter().chain(on_path).find(|program| program.is_file()).unwrap_or_else(|| {
+        panic!(
+            "schemathesis is not installed: run scripts/test, which installs it, or \
                  `pip install -r scripts/api/requirements.txt` into a directory of the PATH"
-            )
-        })
+        )
+    })
 }
 
 fn command_output(output: &Output) -> String {
@@ -85,10 +78,8 @@ async fn start_server_with_token(deployment: &TestDeployment) -> (NoetlProcess, 
         .env("NOETL_BOOTSTRAP_TOKEN", &first)
         .env("NOETL_INTERNAL_API_TOKEN", "internal-api-token");
     let server = NoetlProcess::start_server(command.args(["server", "--port", "0"]));
-    let settings = ClientSettings {
-        token: Some(BearerToken::new(first)),
-        ..ClientSettings::default()
-    };
+    let settings =
+        ClientSettings { token: Some(BearerToken::new(first)), ..ClientSettings::default() };
     let client = Client::new(server.url.as_deref().unwrap(), settings).unwrap();
     let request = CreateTokenRequest {
         name: "tester".into(),
@@ -108,10 +99,7 @@ async fn api_conforms_to_openapi_document() {
     let mut command = Command::new(find_schemathesis());
     command
         .current_dir(deployment.dir.path())
-        .env(
-            "SCHEMATHESIS_HOOKS",
-            repository_root().join("scripts/api/hooks.py"),
-        )
+        .env("SCHEMATHESIS_HOOKS", repository_root().join("scripts/api/hooks.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         // The server is on this machine.
         .env("no_proxy", "*")

@@ -37,22 +37,13 @@ impl StreamingDeployment {
         let nats = NatsServer::start().expect("a NATS server");
         // No other test writes to that cluster: an open transaction would hold back the end of the
         // log.
-        let deployment = TestDeployment::on_dedicated_postgres()
-            .with_lease_secs(120)
-            .with_event_stream(&nats);
+        let deployment =
+            TestDeployment::on_dedicated_postgres().with_lease_secs(120).with_event_stream(&nats);
         let server = deployment.start_server();
         let worker = deployment.start_worker_with_args(&server, "w", &["--concurrency", "32"]);
-        TestClient::connect(&server)
-            .register_playbook("two", TWO_STEP_PLAYBOOK)
-            .await;
+        TestClient::connect(&server).register_playbook("two", TWO_STEP_PLAYBOOK).await;
         let database = connect_database(&deployment).await;
-        Self {
-            nats,
-            deployment,
-            server,
-            _worker: worker,
-            database,
-        }
+        Self { nats, deployment, server, _worker: worker, database }
     }
 
     fn server_url(&self) -> &str {
@@ -90,9 +81,8 @@ impl StreamingDeployment {
 
     /// Runs `noetl stream` against a server.
     fn stream_command(&self, subcommand: &str, url: &str) -> StreamStatus {
-        let output = self
-            .deployment
-            .run_command(&["stream", subcommand, "--server", url, "-o", "json"]);
+        let output =
+            self.deployment.run_command(&["stream", subcommand, "--server", url, "-o", "json"]);
         serde_json::from_str(&output).expect("a stream status")
     }
 }
@@ -100,10 +90,8 @@ impl StreamingDeployment {
 /// Completes `runs` runs with the broker and then as many without it.
 async fn check_outage(runs: usize, runs_per_second: u32) {
     let mut streaming = StreamingDeployment::new().await;
-    let with_broker = streaming
-        .complete_runs(runs, runs_per_second)
-        .await
-        .expect("all runs complete");
+    let with_broker =
+        streaming.complete_runs(runs, runs_per_second).await.expect("all runs complete");
     streaming.wait_until_caught_up().await;
     let before = query_count(&streaming.database, COUNT_EVENTS).await;
     assert_eq!(count_messages(&streaming.nats).await, before);
@@ -130,11 +118,7 @@ async fn check_outage(runs: usize, runs_per_second: u32) {
     let client = Client::new(streaming.server_url(), ClientSettings::default()).expect("a client");
     let ready = client.check_readiness().await.expect("it serves requests");
     assert_ne!(ready.status, HealthStatus::Failed, "{ready:?}");
-    assert_ne!(
-        ready.checks.get("stream"),
-        Some(&HealthStatus::Ok),
-        "{ready:?}"
-    );
+    assert_ne!(ready.checks.get("stream"), Some(&HealthStatus::Ok), "{ready:?}");
 
     streaming.nats.restart_server().expect("started again");
     let start = Instant::now();
@@ -144,11 +128,7 @@ async fn check_outage(runs: usize, runs_per_second: u32) {
         after - before,
         start.elapsed()
     );
-    assert_eq!(
-        count_messages(&streaming.nats).await,
-        after,
-        "each event once"
-    );
+    assert_eq!(count_messages(&streaming.nats).await, after, "each event once");
     let status = streaming.stream_command("status", streaming.server_url());
     assert_eq!((status.lag_events, status.lag_ms), (0, 0), "{status:?}");
     wait_until_async("the server is ready", || async {
@@ -175,10 +155,7 @@ async fn heavy_broker_outage_of_a_minute_stops_no_run() {
 async fn stream_wiped_mid_run_is_rebuilt() {
     let mut streaming = StreamingDeployment::new().await;
     let reader = StreamReader::start(&streaming.nats).await;
-    streaming
-        .complete_runs(40, 1000)
-        .await
-        .expect("all runs complete");
+    streaming.complete_runs(40, 1000).await.expect("all runs complete");
     streaming.wait_until_caught_up().await;
     let client = TestClient::connect(&streaming.server);
     for _ in 0..40 {
@@ -188,10 +165,7 @@ async fn stream_wiped_mid_run_is_rebuilt() {
     streaming.nats.kill_server().expect("killed");
     streaming.nats.wipe_data().expect("wiped");
     streaming.nats.restart_server().expect("started again");
-    streaming
-        .complete_runs(40, 1000)
-        .await
-        .expect("all runs complete");
+    streaming.complete_runs(40, 1000).await.expect("all runs complete");
     streaming.wait_until_caught_up().await;
     let events = query_count(&streaming.database, COUNT_EVENTS).await;
     wait_until_async("the broker has the whole log again", || async {

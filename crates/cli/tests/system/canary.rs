@@ -26,18 +26,12 @@ use crate::test_cluster::{parse_json, to_json_string};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_leak_nowhere_on_sqlite() {
-    CanaryDeployment::open(TestDeployment::on_sqlite())
-        .await
-        .assert_no_leaks()
-        .await;
+    CanaryDeployment::open(TestDeployment::on_sqlite()).await.assert_no_leaks().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_leak_nowhere_on_postgres() {
-    CanaryDeployment::open(TestDeployment::on_postgres())
-        .await
-        .assert_no_leaks()
-        .await;
+    CanaryDeployment::open(TestDeployment::on_postgres()).await.assert_no_leaks().await;
 }
 
 /// Deployment with a stream, an outbox, traces and debug logs, and the services that its tasks use.
@@ -91,9 +85,7 @@ impl CanaryDeployment {
 
     fn start_worker(&self, name: &str) -> NoetlProcess {
         let mut command = self.deployment.worker_command(&self.server, name);
-        command
-            .env("NOETL_LOG", "debug")
-            .env("TMPDIR", self.deployment.dir.path().join("tmp"));
+        command.env("NOETL_LOG", "debug").env("TMPDIR", self.deployment.dir.path().join("tmp"));
         NoetlProcess::start_worker_with_log(&mut command, open_log_file(&self.deployment, name))
     }
 
@@ -106,13 +98,10 @@ impl CanaryDeployment {
         }
         let child = "workload: { given: '' }\nworkflow:\n  - step: told\n    tool: { kind: noop, result: \"{{ workload.given }}\" }\n";
         self.register_playbook(&client, "child", child).await;
-        let mut runs = vec![(
-            self.start_run_with_killed_worker(&client).await,
-            &[] as &[SecretPath],
-        )];
+        let mut runs =
+            vec![(self.start_run_with_killed_worker(&client).await, &[] as &[SecretPath])];
         for (group, paths) in PLAYBOOK_GROUPS {
-            self.register_playbook(&client, group, &build_playbook(paths))
-                .await;
+            self.register_playbook(&client, group, &build_playbook(paths)).await;
             runs.push((self.start(&client, group).await, paths));
         }
         // Workers start last, so that commands without a waiting worker are announced by the
@@ -139,19 +128,11 @@ impl CanaryDeployment {
         contents.extend(self.collect_queried(&runs).await);
         contents.extend(self.wait_for_published().await);
         workers.into_iter().for_each(NoetlProcess::terminate);
-        let Self {
-            deployment, server, ..
-        } = &self;
+        let Self { deployment, server, .. } = &self;
         server.send_signal("KILL");
-        contents.push(
-            leak_search::database_rows(deployment)
-                .await
-                .require(all_marker_words()),
-        );
+        contents.push(leak_search::database_rows(deployment).await.require(all_marker_words()));
         contents.extend(
-            leak_search::files_below(deployment.dir.path())
-                .into_iter()
-                .map(require_debug_lines),
+            leak_search::files_below(deployment.dir.path()).into_iter().map(require_debug_lines),
         );
         problems.extend(contents.iter().flat_map(SearchedContent::find_leaks));
         assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -165,23 +146,15 @@ impl CanaryDeployment {
         );
         let response = post_json(self.server_url(), "/api/credentials", &parse_json(&body)).await;
         assert!((400..500).contains(&response.status), "{response:?}");
-        SearchedContent::new(
-            "the response to an invalid credential",
-            response.body.to_string(),
-        )
-        .require(["validation"])
+        SearchedContent::new("the response to an invalid credential", response.body.to_string())
+            .require(["validation"])
     }
 
     async fn store_credential(&self, path: &SecretPath) {
         let (kind, data) = path.credential;
         let data = data.replace("<V>", &secret_value(path.name));
-        let body = format!(
-            r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#,
-            path.name
-        );
-        post_json(self.server_url(), "/api/credentials", &parse_json(&body))
-            .await
-            .expect_ok();
+        let body = format!(r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#, path.name);
+        post_json(self.server_url(), "/api/credentials", &parse_json(&body)).await.expect_ok();
     }
 
     async fn register_playbook(&self, client: &TestClient, name: &str, body: &str) {
@@ -192,15 +165,8 @@ impl CanaryDeployment {
             .replace("<URL>", &self.echo.url)
             .replace("<DSN>", &self.task_database.connection_config())
             .replace("<NATS>", self.task_broker.url())
-            .replace(
-                "<FILE>",
-                &self.task_dir.path().join("tasks.db").display().to_string(),
-            );
-        let request = RegisterRequest {
-            content,
-            resource_type: None,
-            dry_run: false,
-        };
+            .replace("<FILE>", &self.task_dir.path().join("tasks.db").display().to_string());
+        let request = RegisterRequest { content, resource_type: None, dry_run: false };
         let registered = client.0.catalog_register(&request).await;
         registered.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -223,12 +189,8 @@ impl CanaryDeployment {
         let run = self.start(client, name).await;
         wait_until("the task runs", || marker_file.exists()).await;
         let path = format!("/api/executions/{run}/cancel");
-        post_json(self.server_url(), &path, &Json::empty_map())
-            .await
-            .expect_ok();
-        client
-            .wait_for_status(run, |status| status.is_cancelled)
-            .await;
+        post_json(self.server_url(), &path, &Json::empty_map()).await.expect_ok();
+        client.wait_for_status(run, |status| status.is_cancelled).await;
         run
     }
 
@@ -327,11 +289,7 @@ fn open_log_file(deployment: &TestDeployment, name: &str) -> Stdio {
 
 /// Requires debug lines in log files, so that their search is meaningful.
 fn require_debug_lines(content: SearchedContent) -> SearchedContent {
-    if content.is_named(".log") {
-        content.require(["DEBUG"])
-    } else {
-        content
-    }
+    if content.is_named(".log") { content.require(["DEBUG"]) } else { content }
 }
 
 fn secret_value(name: &str) -> String {
@@ -348,10 +306,7 @@ fn marker_words(paths: &[SecretPath]) -> Vec<String> {
 }
 
 fn all_marker_words() -> Vec<String> {
-    PLAYBOOK_GROUPS
-        .iter()
-        .flat_map(|(_, paths)| marker_words(paths))
-        .collect()
+    PLAYBOOK_GROUPS.iter().flat_map(|(_, paths)| marker_words(paths)).collect()
 }
 
 /// Builds a playbook with one step for each path.
@@ -366,9 +321,7 @@ keychain:
 "
     .to_owned();
     for SecretPath { name, .. } in paths {
-        text.push_str(&format!(
-            "  - {{ name: {name}, kind: bearer, auth: c_{name} }}\n"
-        ));
+        text.push_str(&format!("  - {{ name: {name}, kind: bearer, auth: c_{name} }}\n"));
     }
     text.push_str("workflow:\n");
     let next = paths.iter().skip(1).map(|path| path.name).chain(["end"]);
@@ -381,20 +334,14 @@ keychain:
                 .replace("<N>", name)
         };
         let tool = substitute(path.tool).replace('\n', "\n      ");
-        let when = if path.fails {
-            ", when: \"{{ event.name == 'call.error' }}\""
-        } else {
-            ""
-        };
+        let when = if path.fails { ", when: \"{{ event.name == 'call.error' }}\"" } else { "" };
         text.push_str(&format!("  - step: {name}\n"));
         if !path.step.is_empty() {
             text.push_str(&format!("    {}\n", substitute(path.step)));
         }
         text.push_str(&format!("    tool:\n      {tool}\n"));
         if !path.is_last {
-            text.push_str(&format!(
-                "    next: {{ arcs: [{{ step: {next}{when} }}] }}\n"
-            ));
+            text.push_str(&format!("    next: {{ arcs: [{{ step: {next}{when} }}] }}\n"));
         }
     }
     if !paths.iter().any(|path| path.is_last) {

@@ -24,15 +24,9 @@ async fn cancel_kills_the_running_process() {
     let payload = Json::object([("pid_file", Json::from(pid_file.display().to_string()))]);
     let run = client.start("for_ever", payload).await.expect("started");
     wait_until("the process runs", || is_process_alive(&pid_file)).await;
-    let cancelled = client
-        .0
-        .cancel_execution(run, &CancelRequest::default())
-        .await;
+    let cancelled = client.0.cancel_execution(run, &CancelRequest::default()).await;
     assert_eq!(cancelled.expect("cancelled").cancelled_executions, [run]);
-    assert_eq!(
-        client.run_status(run).await.status,
-        ExecutionStatus::Cancelled
-    );
+    assert_eq!(client.run_status(run).await.status, ExecutionStatus::Cancelled);
     wait_until("the process is gone", || !is_process_alive(&pid_file)).await;
     server.kill();
     let log = assert_log_valid(&deployment, run).await;

@@ -87,10 +87,7 @@ async fn sleep_ends_by_timer(cluster: Arc<TestCluster>) -> EndedRuns {
     let run = cluster.start("constructs/sleep", "{}").await;
     let result = cluster.wait_for_result(run).await;
     assert_eq!(result, parse_json(r#"{"slept":true,"at_once":true}"#));
-    assert_eq!(
-        cluster.fetch_events(run, EventType::TimerFired).await.len(),
-        2
-    );
+    assert_eq!(cluster.fetch_events(run, EventType::TimerFired).await.len(), 2);
     vec![run]
 }
 
@@ -98,52 +95,30 @@ async fn wait_any(cluster: Arc<TestCluster>) -> EndedRuns {
     let run = cluster.start("constructs/wait_any", r#"{"order":8}"#).await;
     cluster.wait_until_issued(run, "payment").await;
     let other_order = r#"{"name":"paid","key":"9","payload":{"sum":1}}"#;
-    assert!(
-        !cluster.send_signal(run, other_order).await,
-        "the signal is for another order"
-    );
+    assert!(!cluster.send_signal(run, other_order).await, "the signal is for another order");
     let path = format!("/api/executions/{run}/signal");
-    let invalid = cluster
-        .post_json(&path, r#"{"name":"paid","key":"8","payload":{"total":1}}"#)
-        .await;
-    assert_eq!(
-        (invalid.status, invalid.problem_code()),
-        (422, "validation"),
-        "{invalid:?}"
-    );
+    let invalid =
+        cluster.post_json(&path, r#"{"name":"paid","key":"8","payload":{"total":1}}"#).await;
+    assert_eq!((invalid.status, invalid.problem_code()), (422, "validation"), "{invalid:?}");
     let reserved = cluster.post_json(&path, r#"{"name":"approval"}"#).await;
     assert_eq!(reserved.status, 422, "{reserved:?}");
     let matching = r#"{"name":"paid","key":"8","payload":{"sum":30}}"#;
     assert!(cluster.send_signal(run, matching).await);
-    assert_eq!(
-        cluster.wait_for_result(run).await,
-        parse_json(r#"{"shipped":8,"sum":30}"#)
-    );
+    assert_eq!(cluster.wait_for_result(run).await, parse_json(r#"{"shipped":8,"sum":30}"#));
 
     let voided = cluster.start("constructs/wait_any", "{}").await;
     cluster.wait_until_issued(voided, "payment").await;
     let signal = r#"{"name":"voided","key":"7","payload":{"sum":0}}"#;
     assert!(cluster.send_signal(voided, signal).await);
-    assert_eq!(
-        cluster.wait_for_result(voided).await,
-        parse_json(r#"{"shipped":null}"#)
-    );
+    assert_eq!(cluster.wait_for_result(voided).await, parse_json(r#"{"shipped":null}"#));
     vec![run, voided]
 }
 
 async fn wait_all(cluster: Arc<TestCluster>) -> EndedRuns {
     let run = cluster.start("constructs/wait_all", "{}").await;
     cluster.wait_until_issued(run, "papers").await;
-    assert!(
-        cluster
-            .send_signal(run, r#"{"name":"invoice","payload":{"sum":3}}"#)
-            .await
-    );
-    assert!(
-        cluster
-            .send_signal(run, r#"{"name":"goods","payload":["a","b"]}"#)
-            .await
-    );
+    assert!(cluster.send_signal(run, r#"{"name":"invoice","payload":{"sum":3}}"#).await);
+    assert!(cluster.send_signal(run, r#"{"name":"goods","payload":["a","b"]}"#).await);
     let expected = parse_json(r#"{"goods":["a","b"],"bill":{"sum":3}}"#);
     assert_eq!(cluster.wait_for_result(run).await, expected);
     vec![run]
@@ -154,10 +129,7 @@ async fn wait_lookback(cluster: Arc<TestCluster>) -> EndedRuns {
     cluster.wait_until_issued(run, "door").await;
     for text in ["older", "newer"] {
         let signal = format!(r#"{{"name":"letter","payload":{{"text":"{text}"}}}}"#);
-        assert!(
-            !cluster.send_signal(run, &signal).await,
-            "no step waits for it yet"
-        );
+        assert!(!cluster.send_signal(run, &signal).await, "no step waits for it yet");
     }
     assert!(cluster.send_signal(run, r#"{"name":"open"}"#).await);
     assert_eq!(cluster.wait_for_result(run).await, Json::from("older"));
@@ -167,16 +139,9 @@ async fn wait_lookback(cluster: Arc<TestCluster>) -> EndedRuns {
 async fn wait_timeout(cluster: Arc<TestCluster>) -> EndedRuns {
     let run = cluster.start("constructs/wait_timeout", "{}").await;
     assert_eq!(cluster.wait_for_result(run).await, Json::from("gave up"));
-    let late = cluster
-        .post_json(
-            &format!("/api/executions/{run}/signal"),
-            r#"{"name":"never"}"#,
-        )
-        .await;
-    assert_eq!(
-        (late.status, late.problem_code()),
-        (409, "already_terminal")
-    );
+    let late =
+        cluster.post_json(&format!("/api/executions/{run}/signal"), r#"{"name":"never"}"#).await;
+    assert_eq!((late.status, late.problem_code()), (409, "already_terminal"));
     vec![run]
 }
 
@@ -192,10 +157,7 @@ async fn broadcast_reaches_matching_runs(cluster: Arc<TestCluster>) -> EndedRuns
     let signal_body = |key: &str, price: u32| {
         format!(r#"{{"name":"market_open","key":"{key}","payload":{{"price":{price}}}}}"#)
     };
-    let response = cluster
-        .post_json("/api/signals", &signal_body("eu", 3))
-        .await
-        .expect_ok();
+    let response = cluster.post_json("/api/signals", &signal_body("eu", 3)).await.expect_ok();
     let delivered = response.get("delivered").and_then(Json::as_list);
     let mut delivered = delivered.expect("a list").to_vec();
     delivered.sort_by_key(Json::to_string);
@@ -206,10 +168,7 @@ async fn broadcast_reaches_matching_runs(cluster: Arc<TestCluster>) -> EndedRuns
         assert_eq!(cluster.wait_for_result(*run).await, Json::from(3));
     }
     assert!(!cluster.next_client().run_status(us_run).await.completed);
-    cluster
-        .post_json("/api/signals", &signal_body("us", 4))
-        .await
-        .expect_ok();
+    cluster.post_json("/api/signals", &signal_body("us", 4)).await.expect_ok();
     assert_eq!(cluster.wait_for_result(us_run).await, Json::from(4));
     runs.push(us_run);
     runs
@@ -218,21 +177,12 @@ async fn broadcast_reaches_matching_runs(cluster: Arc<TestCluster>) -> EndedRuns
 async fn approval_requires_form_values(cluster: Arc<TestCluster>) -> EndedRuns {
     let run = cluster.start("constructs/approval", "{}").await;
     cluster.wait_until_issued(run, "ask").await;
-    let incomplete = cluster
-        .send_decision(run, r#"{"step":"ask","decision":"approve"}"#)
-        .await;
-    assert_eq!(
-        incomplete.status, 422,
-        "the form is not filled in: {incomplete:?}"
-    );
+    let incomplete = cluster.send_decision(run, r#"{"step":"ask","decision":"approve"}"#).await;
+    assert_eq!(incomplete.status, 422, "the form is not filled in: {incomplete:?}");
     let pending = cluster.get_json("/api/approvals").await.expect_ok();
     let approvals = pending.get("approvals").and_then(Json::as_list);
     let is_for_run = |view: &&Json| view.get("execution_id") == Some(&Json::from(run.to_string()));
-    let view = approvals
-        .expect("a list")
-        .iter()
-        .find(is_for_run)
-        .expect("an entry");
+    let view = approvals.expect("a list").iter().find(is_for_run).expect("an entry");
     assert_eq!(view.get("title"), Some(&Json::from("Pay 900?")));
     let approval =
         r#"{"step":"ask","decision":"approve","comment":"fine","values":{"account":"A1"}}"#;
@@ -259,10 +209,7 @@ async fn approval_quorum(cluster: Arc<TestCluster>) -> EndedRuns {
     let approval = r#"{"step":"ask","decision":"approve"}"#;
     cluster.send_decision(run, approval).await.expect_ok();
     let second = cluster.send_decision(run, approval).await;
-    assert_eq!(
-        (second.status, second.problem_code()),
-        (409, "already_decided")
-    );
+    assert_eq!((second.status, second.problem_code()), (409, "already_decided"));
     let expected = parse_json(r#"{"approved":false,"by":null}"#);
     assert_eq!(cluster.wait_for_result(run).await, expected);
     vec![run]
@@ -280,12 +227,7 @@ async fn find_children(cluster: &TestCluster, run: ExecutionId) -> Vec<Execution
         parent: Some(run),
         ..noetl_api::query::ExecutionsQuery::default()
     };
-    let list = cluster
-        .next_client()
-        .0
-        .list_executions(&query)
-        .await
-        .expect("a list");
+    let list = cluster.next_client().0.list_executions(&query).await.expect("a list");
     let runs = list.executions.iter();
     runs.map(|summary| summary.execution_id).collect()
 }
@@ -299,10 +241,7 @@ async fn children_return_results(cluster: Arc<TestCluster>) -> EndedRuns {
     assert_eq!(field("whole"), Json::from(15));
     assert_eq!(field("part"), Json::from(12));
     assert_eq!(field("is_async"), Json::from(true));
-    assert_eq!(
-        cluster.wait_for_result(async_child).await,
-        parse_json(r#"{"tripled":21}"#)
-    );
+    assert_eq!(cluster.wait_for_result(async_child).await, parse_json(r#"{"tripled":21}"#));
     let mut runs = find_children(&cluster, run).await;
     assert_eq!(runs.len(), 3);
     runs.push(run);
@@ -323,37 +262,19 @@ async fn children_that_linger(cluster: Arc<TestCluster>) -> EndedRuns {
     cluster.register_playbook("constructs/child").await;
     let cancelling_parent = cluster.start("constructs/parent_in_a_hurry", "{}").await;
     let leaving_parent = cluster.start("constructs/parent_that_leaves", "{}").await;
-    assert_eq!(
-        cluster.wait_for_result(cancelling_parent).await,
-        Json::from("late")
-    );
-    assert_eq!(
-        cluster.wait_for_result(leaving_parent).await,
-        Json::from("late")
-    );
+    assert_eq!(cluster.wait_for_result(cancelling_parent).await, Json::from("late"));
+    assert_eq!(cluster.wait_for_result(leaving_parent).await, Json::from("late"));
     let cancelled_child = find_children(&cluster, cancelling_parent).await[0];
-    assert_eq!(
-        cluster.wait_for_end(cancelled_child).await.status,
-        ExecutionStatus::Cancelled
-    );
+    assert_eq!(cluster.wait_for_end(cancelled_child).await.status, ExecutionStatus::Cancelled);
     let running_child = find_children(&cluster, leaving_parent).await[0];
     cluster.wait_until_issued(running_child, "linger").await;
     assert_eq!(
         cluster.next_client().run_status(running_child).await.status,
         ExecutionStatus::Running
     );
-    assert!(
-        cluster
-            .send_signal(running_child, r#"{"name":"wake_up"}"#)
-            .await
-    );
+    assert!(cluster.send_signal(running_child, r#"{"name":"wake_up"}"#).await);
     cluster.wait_for_result(running_child).await;
-    vec![
-        cancelling_parent,
-        leaving_parent,
-        cancelled_child,
-        running_child,
-    ]
+    vec![cancelling_parent, leaving_parent, cancelled_child, running_child]
 }
 
 async fn children_in_a_loop(cluster: Arc<TestCluster>) -> EndedRuns {
@@ -371,21 +292,12 @@ async fn pipeline_passes_results(cluster: Arc<TestCluster>) -> EndedRuns {
     assert_eq!(cluster.read_lines("pipeline"), ["21 21 42 4"]);
     // One command each for the tasks before the sleep, the sleep, the tasks after it, and the
     // report.
-    assert_eq!(
-        cluster
-            .fetch_events(run, EventType::CommandIssued)
-            .await
-            .len(),
-        4
-    );
+    assert_eq!(cluster.fetch_events(run, EventType::CommandIssued).await.len(), 4);
     vec![run]
 }
 
 async fn cursor_sqlite(cluster: Arc<TestCluster>) -> EndedRuns {
-    let file = format!(
-        r#","file":{}"#,
-        to_json_string(cluster.file_path("jobs.db").display())
-    );
+    let file = format!(r#","file":{}"#, to_json_string(cluster.file_path("jobs.db").display()));
     let payload = effects_payload(&cluster, "cursor_sqlite", &file);
     let run = cluster.start("constructs/cursor_sqlite", &payload).await;
     let expected = parse_json(r#"{"rows":[{"state":"done","n":25}],"total":25}"#);
@@ -395,10 +307,7 @@ async fn cursor_sqlite(cluster: Arc<TestCluster>) -> EndedRuns {
 }
 
 async fn cursor_postgres(cluster: Arc<TestCluster>) -> EndedRuns {
-    let dsn = format!(
-        r#","dsn":{}"#,
-        to_json_string(cluster.task_database.connection_config())
-    );
+    let dsn = format!(r#","dsn":{}"#, to_json_string(cluster.task_database.connection_config()));
     let payload = effects_payload(&cluster, "cursor_postgres", &dsn);
     let run = cluster.start("constructs/cursor_postgres", &payload).await;
     let expected = parse_json(r#"{"rows":[{"state":"done","n":40}],"total":40}"#);
@@ -409,10 +318,7 @@ async fn cursor_postgres(cluster: Arc<TestCluster>) -> EndedRuns {
 
 /// Asserts that the lines are the numbers from 1 to `count`, each once.
 fn assert_each_once(lines: &[String], count: u32) {
-    let mut numbers: Vec<u32> = lines
-        .iter()
-        .map(|line| line.parse().expect("a number"))
-        .collect();
+    let mut numbers: Vec<u32> = lines.iter().map(|line| line.parse().expect("a number")).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
 }
@@ -428,13 +334,7 @@ async fn cache_skips_repeated_work(cluster: Arc<TestCluster>) -> EndedRuns {
     }
     assert_eq!(cluster.read_lines("cache"), ["owls", "bats"]);
     // The second run issues a command only for its report.
-    assert_eq!(
-        cluster
-            .fetch_events(runs[1], EventType::CommandIssued)
-            .await
-            .len(),
-        1
-    );
+    assert_eq!(cluster.fetch_events(runs[1], EventType::CommandIssued).await.len(), 1);
     runs
 }
 
@@ -442,14 +342,9 @@ async fn final_step(cluster: Arc<TestCluster>) -> EndedRuns {
     let payload = |code: u8| effects_payload(&cluster, "final_step", &format!(r#","code":{code}"#));
     let completed = cluster.start("constructs/final_step", &payload(0)).await;
     cluster.wait_for_result(completed).await;
-    let (failed, error) = cluster
-        .run_failing("constructs/final_step", &payload(3))
-        .await;
+    let (failed, error) = cluster.run_failing("constructs/final_step", &payload(3)).await;
     assert!(error.contains('3'), "{error}");
-    assert_eq!(
-        cluster.read_lines("final_step"),
-        ["0 COMPLETED", "3 FAILED"]
-    );
+    assert_eq!(cluster.read_lines("final_step"), ["0 COMPLETED", "3 FAILED"]);
     vec![completed, failed]
 }
 
@@ -514,9 +409,7 @@ async fn priority_orders_commands(cluster: Arc<TestCluster>) -> EndedRuns {
         runs.push(cluster.start_with_request(request).await);
     }
     let args = ["--pool", "narrow", "--concurrency", "1"];
-    let _worker = cluster
-        .deployment
-        .start_worker_with_args(&cluster.servers[0], "narrow", &args);
+    let _worker = cluster.deployment.start_worker_with_args(&cluster.servers[0], "narrow", &args);
     for run in &runs {
         cluster.wait_for_result(*run).await;
     }
@@ -528,9 +421,7 @@ async fn timeouts_kill_tasks(cluster: Arc<TestCluster>) -> EndedRuns {
     let payload = effects_payload(&cluster, "step_timeout", "");
     let step = cluster.start("constructs/step_timeout", &payload).await;
     let payload = effects_payload(&cluster, "execution_timeout", "");
-    let (execution, error) = cluster
-        .run_failing("constructs/execution_timeout", &payload)
-        .await;
+    let (execution, error) = cluster.run_failing("constructs/execution_timeout", &payload).await;
     assert!(error.contains("time"), "{error}");
     assert_eq!(cluster.wait_for_result(step).await, Json::from("caught"));
     for file in ["step_timeout", "execution_timeout"] {
@@ -558,10 +449,7 @@ async fn retries_share_one_key(cluster: Arc<TestCluster>) -> EndedRuns {
     let keys = cluster.read_lines("retries");
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]), "one key: {keys:?}");
-    assert_eq!(
-        cluster.fetch_events(run, EventType::CallError).await.len(),
-        2
-    );
+    assert_eq!(cluster.fetch_events(run, EventType::CallError).await.len(), 2);
     vec![run]
 }
 
@@ -573,9 +461,7 @@ async fn guards_skip_steps(cluster: Arc<TestCluster>) -> EndedRuns {
 }
 
 async fn variables_are_resolved(cluster: Arc<TestCluster>) -> EndedRuns {
-    let run = cluster
-        .start("constructs/variables", r#"{"deep":{"b":7}}"#)
-        .await;
+    let run = cluster.start("constructs/variables", r#"{"deep":{"b":7}}"#).await;
     let expected = parse_json(
         r#"{"python":{"greeting":"hello world","map":{"inner":"world"},"from_arc":4},
             "all":[2,3,4,1,7]}"#,

@@ -51,17 +51,10 @@ async fn assert_all_completed(deployment: &TestDeployment, runs: &[ExecutionId])
     for run in runs {
         let log = assert_log_valid(deployment, *run).await;
         assert_eq!(count_events(&log, EventType::PlaybookCompleted), 1);
-        assert_eq!(
-            count_events(&log, EventType::CommandCompleted),
-            CALLS_PER_RUN
-        );
+        assert_eq!(count_events(&log, EventType::CommandCompleted), CALLS_PER_RUN);
     }
     let keys: BTreeSet<String> = deployment.effects_lines().into_iter().collect();
-    assert_eq!(
-        keys.len(),
-        runs.len() * CALLS_PER_RUN,
-        "one key for each call"
-    );
+    assert_eq!(keys.len(), runs.len() * CALLS_PER_RUN, "one key for each call");
 }
 
 async fn check_killed_worker(deployment: TestDeployment) {
@@ -113,10 +106,7 @@ async fn check_killed_database(deployment: TestDeployment) {
 /// Simulates a power cut, except for the disk.
 async fn check_everything_killed(deployment: TestDeployment) {
     let server = deployment.start_server();
-    let workers = [
-        deployment.start_worker(&server, "w1"),
-        deployment.start_worker(&server, "w2"),
-    ];
+    let workers = [deployment.start_worker(&server, "w1"), deployment.start_worker(&server, "w2")];
     let runs = start_work(&deployment, &TestClient::connect(&server)).await;
     wait_until_mid_run(&deployment).await;
     // Stopped first, so that no process observes the end of another.

@@ -28,23 +28,15 @@ async fn project_old_run(base: &str) {
     );
     let header = format!("authorization: Bearer {INTERNAL_TOKEN}\r\n");
     let path = "/api/internal/events/project";
-    let response = post_json_with_headers(base, path, &header, &parse_json(&events))
-        .await
-        .expect_ok();
-    assert_eq!(
-        response.get("projected"),
-        Some(&Json::from(2)),
-        "{response}"
-    );
+    let response =
+        post_json_with_headers(base, path, &header, &parse_json(&events)).await.expect_ok();
+    assert_eq!(response.get("projected"), Some(&Json::from(2)), "{response}");
 }
 
 /// Asserts that no session with the server's role can change the log.
 fn assert_log_is_append_only(database: &TestDatabase) {
     let [_, server_role] = database.role_names();
-    for change in [
-        "UPDATE noetl.event SET error = 'x'",
-        "DELETE FROM noetl.event",
-    ] {
+    for change in ["UPDATE noetl.event SET error = 'x'", "DELETE FROM noetl.event"] {
         let error = database.run_statement(&format!("SET ROLE {server_role}; {change}"));
         let error = error.unwrap_err().to_string();
         assert!(error.contains("permission denied"), "{error}");
@@ -61,10 +53,8 @@ async fn non_owner_server_runs_playbooks_and_purges() {
     };
     let migrated = deployment.run_command(&["db", "migrate"]);
     assert!(migrated.contains("is at schema"), "{migrated}");
-    let settings = [
-        ("NOETL_INTERNAL_API_TOKEN", INTERNAL_TOKEN),
-        ("NOETL_OUTBOX_ENABLED", "false"),
-    ];
+    let settings =
+        [("NOETL_INTERNAL_API_TOKEN", INTERNAL_TOKEN), ("NOETL_OUTBOX_ENABLED", "false")];
     let server = deployment.start_server_with_env(&settings);
     let client = TestClient::connect(&server);
     let base = client.0.base_url().to_owned();
@@ -88,43 +78,26 @@ async fn non_owner_server_runs_playbooks_and_purges() {
     let purged = run_client(&[&purge[..], &["-o", "json"]].concat());
     let purged = parse_json(&purged);
     let dropped = purged.get("event_partitions_dropped");
-    assert_eq!(
-        dropped,
-        Some(&parse_json(r#"["event_y2025m03"]"#)),
-        "{purged}"
-    );
+    assert_eq!(dropped, Some(&parse_json(r#"["event_y2025m03"]"#)), "{purged}");
 
     let check = deployment.run_command(&["db", "check"]);
     assert!(check.contains("no log was modified"), "{check}");
     let status = deployment.run_command(&["db", "status"]);
     assert!(status.contains("postgres database"), "{status}");
     let ready = get_json(&base, "/readyz").await.expect_ok();
-    let inactive = ready
-        .get("missing_protections")
-        .and_then(Json::as_list)
-        .unwrap();
+    let inactive = ready.get("missing_protections").and_then(Json::as_list).unwrap();
     let inactive: Vec<&str> = inactive.iter().filter_map(Json::as_str).collect();
-    assert!(
-        !inactive
-            .iter()
-            .any(|layer| layer.starts_with("append-only log (")),
-        "{inactive:?}"
-    );
+    assert!(!inactive.iter().any(|layer| layer.starts_with("append-only log (")), "{inactive:?}");
     let is_row_security = |layer: &&str| layer.starts_with("row-level security of reads (");
     assert!(inactive.iter().any(is_row_security), "{inactive:?}");
     let doctor = run_client(&["doctor"]);
-    assert!(
-        doctor.contains("the server can only append to it"),
-        "{doctor}"
-    );
+    assert!(doctor.contains("the server can only append to it"), "{doctor}");
 
     assert_log_is_append_only(database);
     // Without a separate owner the server must own the tables. This is reported, but not as an
     // error.
     let mut without_owner = deployment.noetl_command();
-    without_owner
-        .env_remove("NOETL_OWNER_DSN")
-        .env("NOETL_DSN", database.connection_config());
+    without_owner.env_remove("NOETL_OWNER_DSN").env("NOETL_DSN", database.connection_config());
     let doctor = without_owner.arg("doctor").output().expect("noetl starts");
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     let expected = "not enforced: append-only log (the role postgres is a superuser)";

@@ -51,9 +51,7 @@ impl TestDeployment {
     }
 
     pub(crate) fn on_postgres() -> Self {
-        Self::with_backend(StoreBackend::Postgres(
-            TestDatabase::new().expect("a database"),
-        ))
+        Self::with_backend(StoreBackend::Postgres(TestDatabase::new().expect("a database")))
     }
 
     /// Uses tables that are owned by a different role than the server's.
@@ -69,10 +67,7 @@ impl TestDeployment {
 
     /// Streams the log to a broker, from the first event on.
     pub(crate) fn with_event_stream(self, nats: &NatsServer) -> Self {
-        Self {
-            broker_url: Some(nats.url().to_owned()),
-            ..self
-        }
+        Self { broker_url: Some(nats.url().to_owned()), ..self }
     }
 
     /// Uses a PostgreSQL cluster that no other test uses, so that it can be killed.
@@ -85,13 +80,11 @@ impl TestDeployment {
 
     /// Kills the PostgreSQL process. SQLite is killed together with the server.
     pub(crate) async fn kill_database(&self) {
-        self.with_cluster(|cluster| cluster.kill_cluster().expect("killed"))
-            .await;
+        self.with_cluster(|cluster| cluster.kill_cluster().expect("killed")).await;
     }
 
     pub(crate) async fn start_database(&self) {
-        self.with_cluster(|cluster| cluster.restart_after_kill().expect("started again"))
-            .await;
+        self.with_cluster(|cluster| cluster.restart_after_kill().expect("started again")).await;
     }
 
     async fn with_cluster(&self, action: fn(PostgresCluster)) {
@@ -144,11 +137,7 @@ impl TestDeployment {
 
     /// Runs a command that must succeed and returns its standard output.
     pub(crate) fn run_command(&self, args: &[&str]) -> String {
-        let output = self
-            .noetl_command()
-            .args(args)
-            .output()
-            .expect("noetl starts");
+        let output = self.noetl_command().args(args).output().expect("noetl starts");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{args:?}: {stderr}");
         String::from_utf8(output.stdout).expect("a text")
@@ -234,11 +223,7 @@ impl TestClient {
         let content = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {name} }}\n{body}"
         );
-        let request = RegisterRequest {
-            content,
-            resource_type: None,
-            dry_run: false,
-        };
+        let request = RegisterRequest { content, resource_type: None, dry_run: false };
         self.0.catalog_register(&request).await.expect("registered");
     }
 
@@ -283,17 +268,12 @@ impl TestClient {
             }
         };
         let result = tokio::time::timeout(WAIT_TIMEOUT, polling).await;
-        assert!(
-            result.is_ok(),
-            "timed out: {:?}",
-            self.run_status(run).await
-        );
+        assert!(result.is_ok(), "timed out: {:?}", self.run_status(run).await);
     }
 
     pub(crate) async fn assert_completed(&self, runs: &[ExecutionId]) {
         for run in runs {
-            self.wait_for_status(*run, |status| status.completed || status.failed)
-                .await;
+            self.wait_for_status(*run, |status| status.completed || status.failed).await;
             let status = self.run_status(*run).await;
             assert_eq!(status.status, ExecutionStatus::Completed, "{status:?}");
         }

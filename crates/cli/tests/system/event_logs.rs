@@ -16,15 +16,9 @@ pub(crate) async fn read_log(deployment: &TestDeployment, run: ExecutionId) -> V
     let store = open_store(deployment).await;
     let mut log = Vec::new();
     loop {
-        let after = log
-            .last()
-            .map_or(ExecutionVersion::EMPTY, |last: &StoredEvent| {
-                last.record.seq.into()
-            });
-        let page = store
-            .read_events(run, after, LogPageLimit::MAX)
-            .await
-            .expect("events");
+        let after =
+            log.last().map_or(ExecutionVersion::EMPTY, |last: &StoredEvent| last.record.seq.into());
+        let page = store.read_events(run, after, LogPageLimit::MAX).await.expect("events");
         if page.is_empty() {
             return log;
         }
@@ -60,11 +54,8 @@ pub(crate) async fn assert_log_valid(
 ) -> Vec<StoredEvent> {
     let log = read_log(deployment, run).await;
     verify_chain(&log).expect("a log without gap and edit");
-    let ends = [
-        EventType::PlaybookCompleted,
-        EventType::PlaybookFailed,
-        EventType::PlaybookCancelled,
-    ];
+    let ends =
+        [EventType::PlaybookCompleted, EventType::PlaybookFailed, EventType::PlaybookCancelled];
     let ends: usize = ends.into_iter().map(|kind| count_events(&log, kind)).sum();
     assert_eq!(ends, 1, "a run ends once");
     let mut accepted: BTreeMap<i64, u32> = BTreeMap::new();

@@ -64,12 +64,10 @@ impl TestRig {
         if target != KillTarget::Server {
             drop(self.worker.take());
         }
-        let server = self
-            .server
-            .get_or_insert_with(|| self.deployment.restart_server_at(&self.url));
+        let server =
+            self.server.get_or_insert_with(|| self.deployment.restart_server_at(&self.url));
         let name = format!("w{}", self.restarts);
-        self.worker
-            .get_or_insert_with(|| self.deployment.start_worker(server, &name));
+        self.worker.get_or_insert_with(|| self.deployment.start_worker(server, &name));
     }
 
     async fn start(&self) -> Vec<ExecutionId> {
@@ -108,9 +106,7 @@ impl TestRig {
         let approved = tokio::time::timeout(Duration::from_mins(1), polling).await;
         assert!(approved.is_ok(), "the run never asks for approval");
         let signal = parse_json(r#"{"name":"news","payload":"good"}"#);
-        let response = post_json(&self.url, &path("signal"), &signal)
-            .await
-            .expect_ok();
+        let response = post_json(&self.url, &path("signal"), &signal).await.expect_ok();
         assert_eq!(response.get("delivered"), Some(&Json::from(true)));
     }
 
@@ -128,10 +124,8 @@ async fn check_repeated_kills(deployment: TestDeployment, target: KillTarget) {
     rig.approve_and_signal(runs[0]).await;
     rig.kill_and_restart(target);
     // All remaining work waits for approvals and signals.
-    wait_until("only waits are left", || {
-        rig.effect_keys().len() >= RUNS * (CALLS_PER_RUN - 1)
-    })
-    .await;
+    wait_until("only waits are left", || rig.effect_keys().len() >= RUNS * (CALLS_PER_RUN - 1))
+        .await;
     rig.kill_and_restart(target);
     rig.approve_and_signal(runs[1]).await;
     rig.approve_and_signal(runs[2]).await;
@@ -161,11 +155,7 @@ async fn assert_all_completed(mut rig: TestRig, runs: &[ExecutionId]) {
         let log = assert_log_valid(&rig.deployment, run).await;
         assert_eq!(count_events(&log, EventType::PlaybookCompleted), 1);
     }
-    assert_eq!(
-        rig.effect_keys().len(),
-        RUNS * CALLS_PER_RUN,
-        "one key for each call"
-    );
+    assert_eq!(rig.effect_keys().len(), RUNS * CALLS_PER_RUN, "one key for each call");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,10 +205,8 @@ async fn check_slots_after_restart(deployment: TestDeployment) {
         runs.push(started.expect("started").execution_id);
     }
     for lines in [3, 11] {
-        wait_until("some runs have had a slot", || {
-            rig.deployment.effects_lines().len() >= lines
-        })
-        .await;
+        wait_until("some runs have had a slot", || rig.deployment.effects_lines().len() >= lines)
+            .await;
         rig.kill_and_restart(KillTarget::Server);
     }
     rig.client().assert_completed(&runs).await;

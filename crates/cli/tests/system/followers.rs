@@ -75,36 +75,21 @@ async fn check_followers(deployment: &TestDeployment) {
     for run in &runs {
         let log = assert_log_valid(deployment, *run).await;
         let is_end = |event: &StoredEvent| {
-            event
-                .record
-                .event
-                .event_type
-                .known_type()
-                .is_some_and(is_end_event)
+            event.record.event.event_type.known_type().is_some_and(is_end_event)
         };
         let end = log.iter().position(is_end).expect("an end");
         // Audit events after the end arrive late or not at all.
         expected.extend((1..).take(end + 1).map(|seq: i64| (*run, seq)));
     }
-    let expected_of_first: Vec<i64> = expected
-        .iter()
-        .filter(|(run, _)| *run == first)
-        .map(|event| event.1)
-        .collect();
+    let expected_of_first: Vec<i64> =
+        expected.iter().filter(|(run, _)| *run == first).map(|event| event.1).collect();
     for mut seqs in run_followers {
         seqs.truncate(expected_of_first.len());
-        assert_eq!(
-            seqs, expected_of_first,
-            "a follower missed an event or received it twice"
-        );
+        assert_eq!(seqs, expected_of_first, "a follower missed an event or received it twice");
     }
     for events in feed_followers {
         let received: BTreeSet<_> = events.iter().copied().collect();
-        assert_eq!(
-            received.len(),
-            events.len(),
-            "a follower received an event twice"
-        );
+        assert_eq!(received.len(), events.len(), "a follower received an event twice");
         let missed: Vec<_> = expected.difference(&received).collect();
         assert!(missed.is_empty(), "a follower missed {missed:?}");
     }

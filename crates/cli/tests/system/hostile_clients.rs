@@ -22,16 +22,11 @@ const BYTES_PER_MIB: usize = 1 << 20;
 fn server_address(server: &NoetlProcess) -> SocketAddr {
     let url = server.url.as_deref().expect("a server");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
-    address
-        .replace("localhost", "127.0.0.1")
-        .parse()
-        .expect("an address")
+    address.replace("localhost", "127.0.0.1").parse().expect("an address")
 }
 
 async fn open_connection(server: &NoetlProcess) -> TcpStream {
-    TcpStream::connect(server_address(server))
-        .await
-        .expect("a connection")
+    TcpStream::connect(server_address(server)).await.expect("a connection")
 }
 
 /// Reads until the server closes the connection.
@@ -90,10 +85,7 @@ fn parse_body(response: &str) -> Value {
 }
 
 fn parse_status(response: &str) -> u16 {
-    let status = response
-        .split(' ')
-        .nth(1)
-        .and_then(|text| text.parse().ok());
+    let status = response.split(' ').nth(1).and_then(|text| text.parse().ok());
     status.unwrap_or_else(|| panic!("no response: {response:?}"))
 }
 
@@ -153,9 +145,7 @@ async fn rejects_documents_that_expand() {
     let laughs = format!("l0: &l0 lol\n{laughs}workload: *l9\n");
     let deep = format!("workload: {}1{}\n", "[".repeat(20_000), "]".repeat(20_000));
     // The deepest nesting that fits into the maximum document size.
-    let nested: String = (0..1_300)
-        .map(|level| format!("{}a:\n", " ".repeat(level)))
-        .collect();
+    let nested: String = (0..1_300).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
     let recursive = "workload: &a {b: *a}\n".to_owned();
     let long = format!("workload: {{a: \"{}\"}}\n", "x".repeat(7 * BYTES_PER_MIB));
     let many = format!("workload: [{}]\n", "1,".repeat(200_000));
@@ -176,26 +166,12 @@ async fn rejects_documents_that_expand() {
         let text: String = response.chars().take(600).collect();
         // Invalid YAML, and valid YAML that is not a playbook.
         let rejections = [(400, "yaml_syntax"), (422, "validation")];
-        assert!(
-            rejections.contains(&(status, &*problem_code_of(&response))),
-            "{name}: {text}"
-        );
-        assert_eq!(
-            parse_body(&response)["errors"][0]["code"],
-            code,
-            "{name}: {text}"
-        );
+        assert!(rejections.contains(&(status, &*problem_code_of(&response))), "{name}: {text}");
+        assert_eq!(parse_body(&response)["errors"][0]["code"], code, "{name}: {text}");
         let path = "/api/catalog/playbooks/validate";
         let (status, response) = post_document(&server, path, &document).await;
-        let (text, body) = (
-            response.chars().take(600).collect::<String>(),
-            parse_body(&response),
-        );
-        assert_eq!(
-            (status, &body["valid"]),
-            (200, &json!(false)),
-            "{name}: {text}"
-        );
+        let (text, body) = (response.chars().take(600).collect::<String>(), parse_body(&response));
+        assert_eq!((status, &body["valid"]), (200, &json!(false)), "{name}: {text}");
         assert_eq!(body["diagnostics"][0]["code"], code, "{name}: {text}");
     }
     assert_healthy(&server).await;
@@ -212,10 +188,7 @@ async fn endless_templates_fail_the_run() {
             "loops",
             "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
         ),
-        (
-            "grows",
-            "{% for a in range(100000) %}{{ 'x' * 100000 }}{% endfor %}",
-        ),
+        ("grows", "{% for a in range(100000) %}{{ 'x' * 100000 }}{% endfor %}"),
         ("lists", "{{ range(100000000) | list | length > 1 }}"),
     ] {
         let body = format!(
@@ -225,12 +198,8 @@ async fn endless_templates_fail_the_run() {
         let content = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {name} }}\n{body}"
         );
-        let (status, response) = post_document(
-            &server,
-            "/api/catalog/register",
-            &json!({ "content": content }),
-        )
-        .await;
+        let (status, response) =
+            post_document(&server, "/api/catalog/register", &json!({ "content": content })).await;
         assert_eq!(status, 200, "{name}: {response}");
         let run = client.start(name, noetl_types::Json::empty_map()).await;
         let run = run.expect("started");
@@ -250,10 +219,7 @@ async fn slow_clients_are_disconnected() {
     let mut bodies = Vec::new();
     for _ in 0..100 {
         let mut stream = open_connection(&server).await;
-        stream
-            .write_all(b"GET /livez HTTP/1.1\r\nhost: loc")
-            .await
-            .expect("sent");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nhost: loc").await.expect("sent");
         heads.push(stream);
         let mut stream = open_connection(&server).await;
         let partial =
@@ -282,15 +248,9 @@ async fn excess_connections_get_503_with_retry_after() {
     let mut connections = Vec::new();
     while connections.len() < MAX_CONNECTIONS {
         let mut stream = open_connection(&server).await;
-        stream
-            .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .await
-            .expect("sent");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("sent");
         let mut status_line = [0; 12];
-        stream
-            .read_exact(&mut status_line)
-            .await
-            .expect("an answer");
+        stream.read_exact(&mut status_line).await.expect("an answer");
         // The connection of the readiness probe may still be open.
         if &status_line == b"HTTP/1.1 200" {
             connections.push(stream);
@@ -298,10 +258,7 @@ async fn excess_connections_get_503_with_retry_after() {
     }
     let excess = send_bytes(&server, b"").await;
     assert_eq!(parse_status(&excess), 503, "{excess}");
-    assert!(
-        excess.to_ascii_lowercase().contains("retry-after"),
-        "{excess}"
-    );
+    assert!(excess.to_ascii_lowercase().contains("retry-after"), "{excess}");
     drop(connections);
     let client = TestClient::connect(&server);
     let recovery = async {
@@ -330,10 +287,7 @@ const MALFORMED_REQUEST_LINES: [(&[u8], u16); 24] = [
     (b"GET /api/credentials/%00", 404),
     (b"GET /api/credentials/..%2f..%2f..%2fetc%2fpasswd", 404),
     (b"GET /api/result/resolve?ref=%00", 400),
-    (
-        b"GET /api/result/resolve?ref=noetl://execution/../../etc/passwd",
-        400,
-    ),
+    (b"GET /api/result/resolve?ref=noetl://execution/../../etc/passwd", 400),
     (b"GET /api/result/resolve?ref=file:///etc/passwd", 400),
     (b"GET /api/vars/7000000000000000000/%00", 404),
     (b"GET /../../../etc/passwd", 404),
@@ -360,17 +314,11 @@ const MALFORMED_BODIES: [&[u8]; 8] = [
 async fn check_malformed_texts(deployment: &TestDeployment) {
     let server = deployment.start_server();
     TestClient::connect(&server)
-        .register_playbook(
-            "demo",
-            "workflow:\n  - {step: a, tool: {kind: wait, signal: go}}\n",
-        )
+        .register_playbook("demo", "workflow:\n  - {step: a, tool: {kind: wait, signal: go}}\n")
         .await;
     let check = |what: &[u8], response: &str, expected: &[u16]| {
         let what = String::from_utf8_lossy(what).into_owned();
-        assert!(
-            expected.contains(&parse_status(response)),
-            "{what}: {response}"
-        );
+        assert!(expected.contains(&parse_status(response)), "{what}: {response}");
         assert!(!response.contains("root:"), "{what}: {response}");
     };
     for (line, expected) in MALFORMED_REQUEST_LINES {
@@ -451,9 +399,7 @@ async fn path_traversal_names_read_no_file() {
     let server = deployment.start_server();
     let assert_rejected = |what: &str, response: &str, expected: &[(u16, &str)]| {
         let actual = (parse_status(response), problem_code_of(response));
-        let is_expected = expected
-            .iter()
-            .any(|expected| *expected == (actual.0, &*actual.1));
+        let is_expected = expected.iter().any(|expected| *expected == (actual.0, &*actual.1));
         assert!(is_expected, "{what}: {response}");
         for leak in ["root:", "PATH=", "HOME="] {
             assert!(!response.contains(leak), "{what}: {response}");
@@ -470,15 +416,9 @@ async fn path_traversal_names_read_no_file() {
         let escaped = encoded.replace('/', "%2F");
         let (not_found, bad_query) = ((404, "not_found"), (400, "bad_query"));
         for (line, expected) in [
-            (
-                format!("GET /api/catalog/playbook/content?playbook_id={encoded}"),
-                not_found,
-            ),
+            (format!("GET /api/catalog/playbook/content?playbook_id={encoded}"), not_found),
             (format!("GET /api/result/resolve?ref={encoded}"), bad_query),
-            (
-                format!("GET /api/result/resolve?ref=noetl://result/{encoded}"),
-                bad_query,
-            ),
+            (format!("GET /api/result/resolve?ref=noetl://result/{encoded}"), bad_query),
             (format!("GET /api/credentials/{encoded}"), not_found),
             (format!("GET /api/credentials/{escaped}"), not_found),
             (format!("GET /api/executions/{escaped}"), (400, "bad_id")),

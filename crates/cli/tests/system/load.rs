@@ -38,9 +38,7 @@ async fn check_waiting_runs(deployment: TestDeployment, runs: usize) {
     let delivered = response.get("delivered").and_then(Json::as_list);
     assert_eq!(delivered.expect("a list").len(), runs);
     for run in &started {
-        client
-            .wait_for_status(*run, |status| status.completed)
-            .await;
+        client.wait_for_status(*run, |status| status.completed).await;
     }
     assert_memory_bounded(&server);
     let still_running = ExecutionsQuery {
@@ -48,11 +46,7 @@ async fn check_waiting_runs(deployment: TestDeployment, runs: usize) {
         limit: PageLimit::clamped(1),
         ..ExecutionsQuery::default()
     };
-    let remaining = client
-        .0
-        .list_executions(&still_running)
-        .await
-        .expect("a list");
+    let remaining = client.0.list_executions(&still_running).await.expect("a list");
     assert!(remaining.executions.is_empty(), "{remaining:?}");
     drop((worker, server));
     for run in started.iter().step_by(runs / 10) {
@@ -65,13 +59,8 @@ async fn check_waiting_runs(deployment: TestDeployment, runs: usize) {
 async fn start_batch(url: &str, count: usize) -> Vec<ExecutionId> {
     let execution = parse_json(r#"{"path":"load/parked"}"#);
     let batch = Json::object([("executions", Json::list(vec![execution; count]))]);
-    let response = post_json(url, "/api/execute/batch", &batch)
-        .await
-        .expect_ok();
-    assert_eq!(
-        response.get("started").and_then(Json::as_u64),
-        u64::try_from(count).ok()
-    );
+    let response = post_json(url, "/api/execute/batch", &batch).await.expect_ok();
+    assert_eq!(response.get("started").and_then(Json::as_u64), u64::try_from(count).ok());
     let results = response.get("results").and_then(Json::as_list);
     let id = |result: &Json| {
         let id = result.get("execution_id").and_then(Json::as_str);

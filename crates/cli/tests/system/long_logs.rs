@@ -127,10 +127,7 @@ async fn write_log(store: &dyn Store, events: i64) -> Digest {
             };
             state.apply(&record).expect("the event applies");
         }
-        let appended = store
-            .append_events(vec![append_request(head, batch)])
-            .await
-            .pop();
+        let appended = store.append_events(vec![append_request(head, batch)]).await.pop();
         head = appended.expect("an answer").expect("appended").head;
         first = last + 1;
     }
@@ -144,10 +141,8 @@ async fn check_long_replay(deployment: TestDeployment, events: i64) {
     let server = deployment.start_server();
     let initial_memory = server.peak_memory_mib();
     let url = server.url.as_deref().expect("a server");
-    let settings = ClientSettings {
-        timeout: Millis::from_minutes(10),
-        ..ClientSettings::default()
-    };
+    let settings =
+        ClientSettings { timeout: Millis::from_minutes(10), ..ClientSettings::default() };
     let client = Client::new(url, settings).expect("a client");
     let start = Instant::now();
     let response = client.replay_state(&ReplayQuery::new(run_id())).await;

@@ -48,13 +48,7 @@ async fn notify_metric(server: &NoetlProcess, what: &str) -> Option<u64> {
     let text = raw_http::get_text(base, "/metrics").await;
     let name = format!("noetl_notify_{what}");
     let value = text.lines().find_map(|line| line.strip_prefix(&name));
-    value.map(|value| {
-        value
-            .trim_start_matches("{}")
-            .trim()
-            .parse()
-            .expect("a number")
-    })
+    value.map(|value| value.trim_start_matches("{}").trim().parse().expect("a number"))
 }
 
 /// Waits until a notify metric of both servers meets a condition.
@@ -89,9 +83,7 @@ async fn servers_on_one_database_notify_each_other() {
     wait_for_notify_metric(&servers, "up", |up| up == Some(1)).await;
     let _worker = deployment.start_worker(&servers[1], "w1");
     let another = client.start("fan", Json::empty_map()).await;
-    client
-        .assert_completed(&[run, another.expect("started")])
-        .await;
+    client.assert_completed(&[run, another.expect("started")]).await;
     let is_positive = |count: Option<u64>| count.is_some_and(|count| count > 0);
     wait_for_notify_metric(&servers, "sent_total", is_positive).await;
     wait_for_notify_metric(&servers, "received_total", is_positive).await;

@@ -80,20 +80,15 @@ impl TestBroker {
     /// Starts a broker without a stream.
     async fn start() -> Self {
         let nats = start_broker();
-        let connection = NatsConnection::connect(connection_settings(&nats))
-            .await
-            .expect("a connection");
+        let connection =
+            NatsConnection::connect(connection_settings(&nats)).await.expect("a connection");
         Self { nats, connection }
     }
 
     /// Starts a broker with the event stream.
     async fn start_with_stream() -> Self {
         let broker = Self::start().await;
-        broker
-            .connection
-            .ensure_stream(&EVENT_STREAM_PLAN)
-            .await
-            .expect("the stream");
+        broker.connection.ensure_stream(&EVENT_STREAM_PLAN).await.expect("the stream");
         broker
     }
 }
@@ -101,11 +96,8 @@ impl TestBroker {
 impl TestPlatform {
     async fn open(store: Arc<dyn Store>, publishers: u32, starts_publishers: bool) -> Self {
         let broker = TestBroker::start_with_stream().await;
-        let settings = Settings {
-            outbox: true,
-            platform: starts_publishers,
-            ..Settings::default()
-        };
+        let settings =
+            Settings { outbox: true, platform: starts_publishers, ..Settings::default() };
         Self::open_with(store, publishers, settings, broker).await
     }
 
@@ -124,9 +116,7 @@ impl TestPlatform {
     ) -> Self {
         let TestBroker { nats, connection } = broker;
         let clock = Arc::new(SystemClock);
-        let runtime = Runtime::open(Arc::clone(&store), clock, settings)
-            .await
-            .unwrap();
+        let runtime = Runtime::open(Arc::clone(&store), clock, settings).await.unwrap();
         let stop = CancellationToken::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -150,19 +140,10 @@ impl TestPlatform {
             "internal",
             [("token", INTERNAL_TOKEN.to_owned()), ("url", url)],
         );
-        let worker = Worker::new(
-            Arc::new(runtime.clone()),
-            Arc::new(Toolbox::new(tools)),
-            settings,
-        );
+        let worker =
+            Worker::new(Arc::new(runtime.clone()), Arc::new(Toolbox::new(tools)), settings);
         tokio::spawn(worker.run(stop.clone()));
-        Self {
-            store,
-            runtime,
-            connection,
-            stop,
-            nats,
-        }
+        Self { store, runtime, connection, stop, nats }
     }
 
     /// Projects external events into the log, and thus into the outbox.
@@ -203,20 +184,11 @@ impl TestPlatform {
     /// Waits until the outbox has no unpublished row.
     async fn wait_until_published(&self) {
         let drained = async {
-            while self
-                .store
-                .outbox_stats()
-                .await
-                .unwrap()
-                .oldest_unpublished
-                .is_some()
-            {
+            while self.store.outbox_stats().await.unwrap().oldest_unpublished.is_some() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(WAIT_TIMEOUT, drained)
-            .await
-            .expect("everything is published in time");
+        tokio::time::timeout(WAIT_TIMEOUT, drained).await.expect("everything is published in time");
     }
 
     async fn start_publisher(&self) -> ExecutionId {
@@ -238,9 +210,7 @@ impl TestPlatform {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(WAIT_TIMEOUT, ended)
-            .await
-            .expect("it ends")
+        tokio::time::timeout(WAIT_TIMEOUT, ended).await.expect("it ends")
     }
 
     async fn close(self) {
@@ -255,10 +225,7 @@ fn streaming_settings(nats: &NatsServer) -> Settings {
         platform: true,
         nats: Some(NatsSettings {
             link: connection_settings(nats),
-            stream: Some(StreamSettings {
-                backfill: true,
-                ..StreamSettings::default()
-            }),
+            stream: Some(StreamSettings { backfill: true, ..StreamSettings::default() }),
             ..NatsSettings::default()
         }),
         ..Settings::default()
@@ -283,20 +250,14 @@ async fn check_racing_publishers(store: Arc<dyn Store>, events: u64) {
     platform.fill_outbox(events).await;
     assert_eq!(platform.count_rows(OutboxStatus::Pending).await, events);
     // A core subscription receives each publication, including those that the stream deduplicates.
-    let mut subscription = platform
-        .connection
-        .subscribe("noetl.events.>")
-        .await
-        .unwrap();
+    let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
     let listener = tokio::spawn(async move {
         let mut received: BTreeMap<(i64, i64), u32> = BTreeMap::new();
         while (received.len() as u64) < events {
             let body = subscription.next().await.expect("a message");
             let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
             let key = |name: &str| body[name].as_i64().unwrap();
-            *received
-                .entry((key("execution_id"), key("seq")))
-                .or_default() += 1;
+            *received.entry((key("execution_id"), key("seq"))).or_default() += 1;
         }
         received
     });
@@ -304,40 +265,19 @@ async fn check_racing_publishers(store: Arc<dyn Store>, events: u64) {
         platform.start_publisher().await;
     }
     platform.wait_until_published().await;
-    let received = tokio::time::timeout(WAIT_TIMEOUT, listener)
-        .await
-        .unwrap()
-        .unwrap();
+    let received = tokio::time::timeout(WAIT_TIMEOUT, listener).await.unwrap().unwrap();
     assert_eq!(received.len() as u64, events);
-    assert!(
-        received.values().all(|count| *count == 1),
-        "an event was published twice"
-    );
+    assert!(received.values().all(|count| *count == 1), "an event was published twice");
     let applied: i64 = applied_positions(&received).values().sum();
     assert_eq!(u64::try_from(applied).unwrap(), events);
     // The count of published rows is capped. No row in another state is left.
     let counted = platform.count_rows(OutboxStatus::Published).await;
-    assert!(
-        counted >= events.min(MAX_EXACT_PUBLISHED_COUNT.into()),
-        "{counted} of {events}"
-    );
-    let stream = platform
-        .connection
-        .stream_info("noetl_events")
-        .await
-        .unwrap()
-        .unwrap();
+    assert!(counted >= events.min(MAX_EXACT_PUBLISHED_COUNT.into()), "{counted} of {events}");
+    let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
     assert_eq!(stream.messages, events);
-    let filter = OutboxFilter {
-        status: None,
-        after: None,
-        limit: PageLimit::MAX,
-    };
+    let filter = OutboxFilter { status: None, after: None, limit: PageLimit::MAX };
     let rows = platform.store.list_outbox_rows(filter).await.unwrap();
-    assert!(
-        rows.iter().all(|row| row.attempts == 1),
-        "a row was claimed twice"
-    );
+    assert!(rows.iter().all(|row| row.attempts == 1), "a row was claimed twice");
     platform.close().await;
 }
 
@@ -367,12 +307,7 @@ async fn outbox_is_published_without_leaking_the_token() {
     let platform = TestPlatform::open(Arc::new(MemoryStore::new()), 2, true).await;
     platform.fill_outbox(250).await;
     platform.wait_until_published().await;
-    let stream = platform
-        .connection
-        .stream_info("noetl_events")
-        .await
-        .unwrap()
-        .unwrap();
+    let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
     assert_eq!(stream.messages, 250);
     let filter = noetl_store::ExecutionFilter {
         tenant_id: noetl_types::TenantId::default(),
@@ -384,28 +319,16 @@ async fn outbox_is_published_without_leaking_the_token() {
     };
     let ended = async {
         loop {
-            let runs = platform
-                .store
-                .list_executions(filter.clone())
-                .await
-                .unwrap()
-                .executions;
+            let runs = platform.store.list_executions(filter.clone()).await.unwrap().executions;
             if !runs.is_empty() && runs.iter().all(|run| run.view.status.is_terminal()) {
                 return runs;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    let runs = tokio::time::timeout(WAIT_TIMEOUT, ended)
-        .await
-        .expect("publishers end");
+    let runs = tokio::time::timeout(WAIT_TIMEOUT, ended).await.expect("publishers end");
     for run in &runs {
-        assert_eq!(
-            run.view.status.as_str(),
-            "COMPLETED",
-            "{:?}",
-            run.view.error
-        );
+        assert_eq!(run.view.status.as_str(), "COMPLETED", "{:?}", run.view.error);
         let page = noetl_store::LogPageLimit::MAX;
         let log = platform
             .store
@@ -429,19 +352,11 @@ async fn outbox_is_published_without_leaking_the_token() {
 async fn stream_and_outbox_publish_equal_events() {
     const FILLED: u64 = 300;
     let broker = TestBroker::start().await;
-    let settings = Settings {
-        outbox: true,
-        platform: false,
-        ..streaming_settings(&broker.nats)
-    };
+    let settings = Settings { outbox: true, platform: false, ..streaming_settings(&broker.nats) };
     let store = Arc::new(MemoryStore::new());
     let platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.register_system_playbooks().await.unwrap();
-    let mut subscription = platform
-        .connection
-        .subscribe("noetl.events.>")
-        .await
-        .unwrap();
+    let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
     let listener = tokio::spawn(async move {
         // Each projected event is published twice, and the stream deduplicates it by its id.
         let mut bodies: BTreeMap<(i64, i64), Vec<Vec<u8>>> = BTreeMap::new();
@@ -461,22 +376,11 @@ async fn stream_and_outbox_publish_equal_events() {
     platform.fill_outbox(FILLED).await;
     platform.start_publisher().await;
     platform.wait_until_published().await;
-    let bodies = tokio::time::timeout(WAIT_TIMEOUT, listener)
-        .await
-        .expect("both publish")
-        .unwrap();
+    let bodies = tokio::time::timeout(WAIT_TIMEOUT, listener).await.expect("both publish").unwrap();
     for (event, copies) in &bodies {
-        assert!(
-            copies.windows(2).all(|pair| pair[0] == pair[1]),
-            "{event:?}"
-        );
+        assert!(copies.windows(2).all(|pair| pair[0] == pair[1]), "{event:?}");
     }
-    let stream = platform
-        .connection
-        .stream_info("noetl_events")
-        .await
-        .unwrap()
-        .unwrap();
+    let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
     let ids = platform.connection.message_ids(
         "noetl_events",
         stream.first_sequence,
@@ -510,35 +414,19 @@ async fn cleanup_playbook_reports_purged_runtimes() {
     };
     let run = platform.runtime.execute(request).await.unwrap();
     let row = platform.wait_for_execution_end(run.execution_id).await;
-    assert_eq!(
-        row.view.status.as_str(),
-        "COMPLETED",
-        "{:?}",
-        row.view.error
-    );
+    assert_eq!(row.view.status.as_str(), "COMPLETED", "{:?}", row.view.error);
     let pools = platform.store.list_runtimes(RuntimeKind::WorkerPool);
-    let pools: Vec<_> = pools
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|runtime| runtime.name)
-        .collect();
+    let pools: Vec<_> = pools.await.unwrap().into_iter().map(|runtime| runtime.name).collect();
     assert!(pools.contains(&"active".into()), "{pools:?}");
     assert!(!pools.contains(&"silent".into()), "{pools:?}");
     // It reports a dry run first, and then the actual purge.
     let log = platform
         .store
-        .read_events(
-            run.execution_id,
-            ExecutionVersion::EMPTY,
-            noetl_store::LogPageLimit::MAX,
-        )
+        .read_events(run.execution_id, ExecutionVersion::EMPTY, noetl_store::LogPageLimit::MAX)
         .await
         .unwrap();
-    let log: Vec<_> = log
-        .iter()
-        .map(|event| serde_json::to_string(&event.record).unwrap())
-        .collect();
+    let log: Vec<_> =
+        log.iter().map(|event| serde_json::to_string(&event.record).unwrap()).collect();
     for dry_run in [true, false] {
         let is_reported = |text: &String| {
             text.contains("\"runtime_purged\":1")
@@ -621,12 +509,7 @@ async fn projector_follows_the_stream() {
         after: None,
         limit: PageLimit::MAX,
     };
-    let runs = platform
-        .store
-        .list_executions(filter)
-        .await
-        .unwrap()
-        .executions;
+    let runs = platform.store.list_executions(filter).await.unwrap().executions;
     assert_eq!(runs.len(), 1, "one for both servers: {runs:?}");
     second.close(WAIT_TIMEOUT).await;
     platform.close().await;

@@ -27,19 +27,10 @@ impl NoetlProcess {
             .expect("noetl starts");
         let stdout = child.stdout.take().expect("a pipe");
         let mut line = String::new();
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .expect("the first line");
-        let url = line
-            .split_whitespace()
-            .find(|word| word.starts_with("http://"));
-        let url = url
-            .unwrap_or_else(|| panic!("no address in {line:?}"))
-            .to_owned();
-        Self {
-            child,
-            url: Some(url),
-        }
+        BufReader::new(stdout).read_line(&mut line).expect("the first line");
+        let url = line.split_whitespace().find(|word| word.starts_with("http://"));
+        let url = url.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        Self { child, url: Some(url) }
     }
 
     /// Starts a command that does not listen, such as a worker.
@@ -61,9 +52,7 @@ impl NoetlProcess {
     /// Sends a signal by its name for `kill`.
     pub(crate) fn send_signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let status = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
+        let status = Command::new("kill").args([&format!("-{name}"), &id]).status();
         assert!(status.expect("kill runs").success(), "no process {id}");
     }
 

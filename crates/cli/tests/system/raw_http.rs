@@ -65,9 +65,7 @@ pub(crate) async fn get_text(base: &str, path: &str) -> String {
 
 /// Returns a response body as bytes, read to its end.
 pub(crate) async fn get_bytes(base: &str, path: &str) -> Vec<u8> {
-    send_raw_request(base, &format!("GET {path}"), "\r\n")
-        .await
-        .1
+    send_raw_request(base, &format!("GET {path}"), "\r\n").await.1
 }
 
 async fn send_json_request(base: &str, line: &str, rest: &str) -> JsonResponse {
@@ -91,9 +89,7 @@ async fn send_raw_request(base: &str, line: &str, rest: &str) -> (String, Vec<u8
 }
 
 fn split_message(message: &[u8]) -> Option<(String, &[u8])> {
-    let end = message
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")?;
+    let end = message.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&message[..end]).into_owned();
     Some((head, &message[end + 4..]))
 }
@@ -137,9 +133,7 @@ impl FakeServices {
                 tokio::spawn(serve_connection(stream, Arc::clone(&visits)));
             }
         });
-        Self {
-            url: format!("http://127.0.0.1:{port}"),
-        }
+        Self { url: format!("http://127.0.0.1:{port}") }
     }
 }
 
@@ -164,23 +158,13 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<RecordedReque
     let mut bytes = Vec::new();
     loop {
         let mut chunk = [0; 4096];
-        let length = stream
-            .read(&mut chunk)
-            .await
-            .ok()
-            .filter(|length| *length > 0)?;
+        let length = stream.read(&mut chunk).await.ok().filter(|length| *length > 0)?;
         bytes.extend(&chunk[..length]);
         let Some((head, body)) = split_message(&bytes) else {
             continue;
         };
-        let mut request = RecordedRequest {
-            head,
-            text: String::new(),
-            body: Json::Null,
-        };
-        let length = request
-            .header("content-length")
-            .and_then(|text| text.parse().ok());
+        let mut request = RecordedRequest { head, text: String::new(), body: Json::Null };
+        let length = request.header("content-length").and_then(|text| text.parse().ok());
         if body.len() >= length.unwrap_or(0) {
             request.body = parse(body).unwrap_or_default();
             request.text = String::from_utf8_lossy(body).into_owned();
@@ -201,10 +185,7 @@ fn route_request(
                 ("method", Json::from(method)),
                 ("query", Json::from(query)),
                 ("body", request.body.clone()),
-                (
-                    "visitor",
-                    Json::from(request.header("x-visitor").unwrap_or("")),
-                ),
+                ("visitor", Json::from(request.header("x-visitor").unwrap_or(""))),
             ]);
             ("200 OK", "", echo.to_string())
         }
@@ -222,11 +203,7 @@ fn route_request(
             ("200 OK", "", rows.to_owned())
         }
         "/mcp" => mcp_response(method, &request.body),
-        _ => (
-            "404 Not Found",
-            "",
-            r#"{"error":"nothing here"}"#.to_owned(),
-        ),
+        _ => ("404 Not Found", "", r#"{"error":"nothing here"}"#.to_owned()),
     }
 }
 
@@ -248,9 +225,6 @@ fn mcp_response(method: &str, message: &Json) -> (&'static str, &'static str, St
         }
         _ => return ("202 Accepted", "", String::new()),
     };
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
-        field("id")
-    );
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, field("id"));
     ("200 OK", "mcp-session-id: s1\r\n", body)
 }

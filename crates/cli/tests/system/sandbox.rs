@@ -126,22 +126,15 @@ impl SandboxFixture {
             hidden: vec![data],
             writable: vec![],
         };
-        let mut settings = Settings {
-            sandbox: sandbox.clone(),
-            scratch: Some(scratch),
-            ..Settings::default()
-        };
+        let mut settings =
+            Settings { sandbox: sandbox.clone(), scratch: Some(scratch), ..Settings::default() };
         // The system interpreter can be run by another user too.
         let system_python = Path::new("/usr/bin/python3");
         if system_python.is_file() {
             settings.python.interpreter = system_python.display().to_string();
         }
         let settings = settings.with_environment(std::env::vars(), &[]);
-        Self {
-            _dir: dir,
-            sandbox,
-            settings,
-        }
+        Self { _dir: dir, sandbox, settings }
     }
 
     fn database_file(&self) -> std::path::PathBuf {
@@ -197,18 +190,13 @@ fn find_sleepers(seconds: &str) -> Vec<i32> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(seconds) && line.starts_with(b"sleep")
     };
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(sleeps)
-        .collect()
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(sleeps).collect()
 }
 
 fn kill_processes(pids: &[i32]) {
     for pid in pids {
         let pid = pid.to_string();
-        let status = std::process::Command::new("kill")
-            .args(["-9", &pid])
-            .status();
+        let status = std::process::Command::new("kill").args(["-9", &pid]).status();
         status.unwrap();
     }
 }
@@ -266,9 +254,7 @@ async fn check_probe(mode: SandboxMode, is_offline: bool, suffix: u32) {
         .replace("ORPHAN", &orphan);
     let script = Json::object([("content", Json::from(script))]);
     let config = Json::object([("script", script)]);
-    let outcome = fixture
-        .call_tool(ToolKind::Script, config, TASK_TIMEOUT)
-        .await;
+    let outcome = fixture.call_tool(ToolKind::Script, config, TASK_TIMEOUT).await;
     if mode == SandboxMode::Strict && !missing.is_empty() {
         let error = outcome.error.expect("a layer is missing");
         let stdout = format!("{} {:?}", error.message, outcome.data);
@@ -310,16 +296,12 @@ async fn operator_paths_are_writable() {
     let is_read_only = has_read_only_root(&fixture).await;
     for dir in writable {
         let file = dir.join("kept");
-        let outcome = fixture
-            .run_shell(&format!("echo here > {}", file.display()))
-            .await;
+        let outcome = fixture.run_shell(&format!("echo here > {}", file.display())).await;
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         assert_eq!(fs::read_to_string(file).unwrap(), "here\n");
     }
     let file = unlisted.path().join("kept");
-    let outcome = fixture
-        .run_shell(&format!("echo here > {}", file.display()))
-        .await;
+    let outcome = fixture.run_shell(&format!("echo here > {}", file.display())).await;
     assert_eq!(outcome.error.is_some(), is_read_only);
     assert_eq!(file.exists(), !is_read_only);
 }
@@ -355,10 +337,7 @@ async fn writable_directory_exposes_no_hidden_path() {
     assert_eq!(outcome.error, None, "{:?}", outcome.data);
     let stdout = outcome.data.get("stdout").and_then(Json::as_str).unwrap();
     assert!(!stdout.contains("the platform's"), "{stdout}");
-    assert!(
-        !stdout.contains("noetl.db") && !stdout.contains("key"),
-        "{stdout}"
-    );
+    assert!(!stdout.contains("noetl.db") && !stdout.contains("key"), "{stdout}");
     for written in ["kept", "data/out/kept"] {
         assert!(path(written).exists(), "{written}: {:?}", outcome.data);
     }
@@ -377,9 +356,7 @@ async fn writable_symlink_works_for_both_paths() {
     fixture.settings.sandbox.writable = vec![link.clone()];
     for (number, dir) in [link, real.clone()].iter().enumerate() {
         let file = dir.join(number.to_string());
-        let outcome = fixture
-            .run_shell(&format!("echo x > {}", file.display()))
-            .await;
+        let outcome = fixture.run_shell(&format!("echo x > {}", file.display())).await;
         assert_eq!(outcome.error, None, "{:?}", outcome.data);
         assert!(real.join(number.to_string()).exists());
     }
@@ -402,14 +379,9 @@ async fn orphan_is_killed_at_deadline() {
     let orphan = unique_sleep_seconds(4);
     let command = format!("setsid sleep {orphan} & sleep 1000");
     let config = Json::object([("command", Json::from(command))]);
-    let outcome = fixture
-        .call_tool(ToolKind::Shell, config, Duration::from_secs(3))
-        .await;
+    let outcome = fixture.call_tool(ToolKind::Shell, config, Duration::from_secs(3)).await;
     assert_eq!(outcome.error.unwrap().kind, TaskErrorKind::Timeout);
-    if missing_layers(&fixture.sandbox)
-        .await
-        .contains(&Layer::PidNamespace)
-    {
+    if missing_layers(&fixture.sandbox).await.contains(&Layer::PidNamespace) {
         kill_processes(&find_sleepers(&orphan));
     } else {
         wait_until("the orphan ends", || find_sleepers(&orphan).is_empty()).await;
@@ -419,17 +391,12 @@ async fn orphan_is_killed_at_deadline() {
 #[tokio::test]
 async fn sandbox_does_not_change_task_behaviour() {
     let fixture = SandboxFixture::new(SandboxMode::BestEffort, false);
-    let outcome = fixture
-        .run_shell("pwd > here; cat here; echo oh >&2; exit 7")
-        .await;
+    let outcome = fixture.run_shell("pwd > here; cat here; echo oh >&2; exit 7").await;
     let error = outcome.error.expect("it failed");
     assert_eq!(error.code, Some(Json::from(7)), "{:?}", outcome.data);
     let stdout = outcome.data.get("stdout").and_then(Json::as_str).unwrap();
     let scratch = fixture.settings.scratch.as_ref().unwrap();
-    assert!(
-        stdout.starts_with(&scratch.display().to_string()),
-        "{stdout}"
-    );
+    assert!(stdout.starts_with(&scratch.display().to_string()), "{stdout}");
     assert_eq!(outcome.data.get("stderr"), Some(&Json::from("oh\n")));
 
     let toolbox = Toolbox::new(fixture.settings.clone());
@@ -461,10 +428,7 @@ async fn cancelled_sandboxed_task_gets_sigterm_first() {
     let command = format!("trap 'echo bye; exit 0' TERM; sleep {seconds} & wait");
     let config = Json::object([("command", Json::from(command))]);
     let cancel = CancellationToken::new();
-    let work = toolbox.call(
-        tool_call(ToolKind::Shell, &config, TASK_TIMEOUT),
-        cancel.clone(),
-    );
+    let work = toolbox.call(tool_call(ToolKind::Shell, &config, TASK_TIMEOUT), cancel.clone());
     let stop = async {
         wait_until("the task runs", || !find_sleepers(&seconds).is_empty()).await;
         cancel.cancel();

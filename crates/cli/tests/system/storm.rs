@@ -46,12 +46,8 @@ enum Fault {
     FreezePublisher,
 }
 
-const BASIC_FAULTS: &[Fault] = &[
-    Fault::KillServer,
-    Fault::KillBroker,
-    Fault::LateWriter,
-    Fault::WipeBroker,
-];
+const BASIC_FAULTS: &[Fault] =
+    &[Fault::KillServer, Fault::KillBroker, Fault::LateWriter, Fault::WipeBroker];
 
 /// Server with its worker.
 struct ServerWithWorker {
@@ -64,10 +60,7 @@ impl ServerWithWorker {
         let server = deployment.start_server();
         let name = format!("w{number}");
         let worker = deployment.start_worker_with_args(&server, &name, &["--concurrency", "16"]);
-        Self {
-            server,
-            _worker: worker,
-        }
+        Self { server, _worker: worker }
     }
 
     fn server_url(&self) -> String {
@@ -167,12 +160,9 @@ impl StormTest {
     async fn new(seed: u64) -> Self {
         let nats = NatsServer::start().expect("a NATS server");
         let deployment = TestDeployment::on_dedicated_postgres().with_event_stream(&nats);
-        let pairs: Vec<ServerWithWorker> = (0..2)
-            .map(|number| ServerWithWorker::new(&deployment, number))
-            .collect();
-        TestClient::connect(&pairs[0].server)
-            .register_playbook("two", TWO_STEP_PLAYBOOK)
-            .await;
+        let pairs: Vec<ServerWithWorker> =
+            (0..2).map(|number| ServerWithWorker::new(&deployment, number)).collect();
+        TestClient::connect(&pairs[0].server).register_playbook("two", TWO_STEP_PLAYBOOK).await;
         let urls = pairs.iter().map(ServerWithWorker::server_url).collect();
         Self {
             deployment,
@@ -223,10 +213,7 @@ impl StormTest {
                 let writer = connect_database(&self.deployment).await;
                 let pause = Duration::from_millis(2000 + self.rng.number_below(2000) as u64);
                 writer.batch_execute("BEGIN").await.expect("begun");
-                writer
-                    .batch_execute(INSERT_LATE_EVENT)
-                    .await
-                    .expect("written");
+                writer.batch_execute(INSERT_LATE_EVENT).await.expect("written");
                 self.late_writers.spawn(async move {
                     tokio::time::sleep(pause).await;
                     writer.batch_execute("COMMIT").await.expect("committed");
@@ -243,17 +230,11 @@ impl StormTest {
     }
 
     async fn freeze_publisher(&self) {
-        let urls: Vec<String> = self
-            .pairs
-            .iter()
-            .map(ServerWithWorker::server_url)
-            .collect();
+        let urls: Vec<String> = self.pairs.iter().map(ServerWithWorker::server_url).collect();
         let publishes = |index: usize| {
             let url = urls[index].clone();
             async move {
-                fetch_stream_status(&url)
-                    .await
-                    .is_some_and(|status| status.state == "publishing")
+                fetch_stream_status(&url).await.is_some_and(|status| status.state == "publishing")
             }
         };
         wait_until_async("a server publishes", || async {
@@ -281,9 +262,7 @@ impl StormTest {
         .await;
         let url = self.pairs[0].server_url();
         wait_until_async("nothing is left to publish", || async {
-            fetch_stream_status(&url)
-                .await
-                .is_some_and(|status| status.lag_events == 0)
+            fetch_stream_status(&url).await.is_some_and(|status| status.lag_events == 0)
         })
         .await;
     }
@@ -315,10 +294,7 @@ async fn run_storm(runs: usize, fault_count: usize, faults: &[Fault]) {
             order.swap(index, rng.number_below(index + 1));
         }
         let fault = order[(number - 1) % order.len()];
-        println!(
-            "after {} runs: {fault:?}",
-            number * runs / (fault_count + 1)
-        );
+        println!("after {} runs: {fault:?}", number * runs / (fault_count + 1));
         storm.inject_fault(fault).await;
     }
     let acknowledged = starting.await.expect("all are started");
@@ -332,10 +308,7 @@ async fn run_storm(runs: usize, fault_count: usize, faults: &[Fault]) {
     );
     reader.assert_received(&expected);
     for run in &acknowledged {
-        assert!(
-            expected.contains_key(&format!("1:{run}:1")),
-            "{run} is lost"
-        );
+        assert!(expected.contains_key(&format!("1:{run}:1")), "{run} is lost");
     }
     for run in acknowledged.iter().step_by(acknowledged.len().div_ceil(50)) {
         assert_log_valid(&storm.deployment, *run).await;

@@ -90,10 +90,7 @@ impl StreamReader {
         let inbox = self.inbox();
         let lost = expected.keys().filter(|id| !inbox.bodies.contains_key(*id));
         assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "lost");
-        assert!(
-            inbox.bodies == *expected,
-            "the stream contains only the log"
-        );
+        assert!(inbox.bodies == *expected, "the stream contains only the log");
         assert!(inbox.out_of_order.is_empty(), "{:?}", inbox.out_of_order);
         let applied: i64 = inbox.applied.values().sum();
         assert_eq!(usize::try_from(applied).expect("a count"), expected.len());
@@ -152,10 +149,7 @@ pub(crate) async fn expected_messages(store: &dyn Store) -> BTreeMap<String, Dig
     let mut after = FeedPosition::default();
     let mut messages = BTreeMap::new();
     loop {
-        let batch = store
-            .read_feed(after, FeedLimit::MAX)
-            .await
-            .expect("events");
+        let batch = store.read_feed(after, FeedLimit::MAX).await.expect("events");
         for event in &batch.events {
             let message = EventMessage::from_record(&event.record, epoch);
             messages.insert(message.message_id.to_string(), sha256(&message.body));

@@ -46,20 +46,14 @@ impl TraceCollector {
     /// Returns the spans that were received so far.
     fn received_spans(&self) -> Vec<Json> {
         let requests = self.requests.lock().unwrap();
-        let traces = requests
-            .iter()
-            .filter(|request| request.request_line().1 == "/v1/traces");
-        traces
-            .flat_map(|request| extract_spans(&request.body))
-            .collect()
+        let traces = requests.iter().filter(|request| request.request_line().1 == "/v1/traces");
+        traces.flat_map(|request| extract_spans(&request.body)).collect()
     }
 
     /// Returns the `traceparent` header that the task sent.
     fn task_traceparent(&self) -> Option<String> {
         let requests = self.requests.lock().unwrap();
-        let page = requests
-            .iter()
-            .find(|request| request.request_line().1 == "/page")?;
+        let page = requests.iter().find(|request| request.request_line().1 == "/page")?;
         page.header("traceparent").map(str::to_owned)
     }
 }
@@ -103,27 +97,19 @@ async fn run_joins_the_trace_of_its_caller() {
     client.register_playbook("traced", TRACED_PLAYBOOK).await;
     let _worker = deployment.start_worker(&server, "w1");
     let page = Json::from(format!("{}/page", collector.url));
-    let request = Json::object([
-        ("path", Json::from("traced")),
-        ("payload", Json::object([("page", page)])),
-    ]);
+    let request =
+        Json::object([("path", Json::from("traced")), ("payload", Json::object([("page", page)]))]);
     let headers = format!("traceparent: {CALLER_TRACEPARENT}\r\n");
     let base = server.url.as_deref().unwrap();
-    let started = post_json_with_headers(base, "/api/execute", &headers, &request)
-        .await
-        .expect_ok();
+    let started =
+        post_json_with_headers(base, "/api/execute", &headers, &request).await.expect_ok();
     let run = started.get("execution_id").expect("a run").to_string();
     let run = run.trim_matches('"').parse().unwrap();
     client.assert_completed(&[run]).await;
-    wait_until("the trace is sent", || {
-        !collector.received_spans().is_empty()
-    })
-    .await;
+    wait_until("the trace is sent", || !collector.received_spans().is_empty()).await;
     let spans = collector.received_spans();
     assert!(
-        spans
-            .iter()
-            .all(|span| span_text(span, "traceId") == &CALLER_TRACEPARENT[3..35]),
+        spans.iter().all(|span| span_text(span, "traceId") == &CALLER_TRACEPARENT[3..35]),
         "{spans:?}"
     );
     let find_span = |name: &str| {
@@ -138,16 +124,11 @@ async fn run_joins_the_trace_of_its_caller() {
         let step = find_span(step);
         assert_eq!(span_text(step, "parentSpanId"), span_text(root, "spanId"));
         let command = find_span(command);
-        assert_eq!(
-            span_text(command, "parentSpanId"),
-            span_text(step, "spanId")
-        );
+        assert_eq!(span_text(command, "parentSpanId"), span_text(step, "spanId"));
         let nanos = |key: &str| span_text(command, key).parse::<u128>().unwrap();
         assert!(nanos("startTimeUnixNano") <= nanos("endTimeUnixNano"));
     }
-    let traceparent = collector
-        .task_traceparent()
-        .expect("the task sends a traceparent");
+    let traceparent = collector.task_traceparent().expect("the task sends a traceparent");
     let attempt = format!(
         "00-{}-{}-01",
         &CALLER_TRACEPARENT[3..35],
@@ -173,10 +154,7 @@ async fn log_lines_are_json_with_request_id() {
     let headers = "x-request-id: request-under-test\r\n";
     post_json_with_headers(base, "/api/execute", headers, &Json::empty_map()).await;
     let lines = || std::fs::read_to_string(&path).unwrap_or_default();
-    wait_until("the request is logged", || {
-        lines().contains("request-under-test")
-    })
-    .await;
+    wait_until("the request is logged", || lines().contains("request-under-test")).await;
     server.kill();
     let text = lines();
     // The last line may be incomplete, because the process was killed.

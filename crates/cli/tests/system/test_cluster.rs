@@ -113,9 +113,7 @@ impl TestCluster {
     pub(crate) async fn wait_for_end(&self, run: ExecutionId) -> ExecutionStatusView {
         let client = self.next_client();
         client
-            .wait_for_status(run, |status| {
-                status.completed || status.failed || status.is_cancelled
-            })
+            .wait_for_status(run, |status| status.completed || status.failed || status.is_cancelled)
             .await;
         client.run_status(run).await
     }
@@ -151,10 +149,7 @@ impl TestCluster {
         let polling = async {
             loop {
                 let issued = self.fetch_events(run, EventType::CommandIssued).await;
-                if issued
-                    .iter()
-                    .any(|event| event.node_name.as_deref() == Some(step))
-                {
+                if issued.iter().any(|event| event.node_name.as_deref() == Some(step)) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -174,30 +169,19 @@ impl TestCluster {
 
     /// Sends a signal to a run. Returns true if a step was waiting for it.
     pub(crate) async fn send_signal(&self, run: ExecutionId, body: &str) -> bool {
-        let response = self
-            .post_json(&format!("/api/executions/{run}/signal"), body)
-            .await;
-        let delivered = response
-            .expect_ok()
-            .get("delivered")
-            .and_then(Json::as_bool);
+        let response = self.post_json(&format!("/api/executions/{run}/signal"), body).await;
+        let delivered = response.expect_ok().get("delivered").and_then(Json::as_bool);
         delivered.expect("a delivered flag")
     }
 
     pub(crate) async fn send_decision(&self, run: ExecutionId, body: &str) -> JsonResponse {
-        self.post_json(&format!("/api/executions/{run}/approve"), body)
-            .await
+        self.post_json(&format!("/api/executions/{run}/approve"), body).await
     }
 
     /// Ends all processes and verifies the logs of these runs.
     pub(crate) async fn close_and_verify(self: Arc<Self>, runs: &[ExecutionId]) {
-        let Self {
-            deployment,
-            servers,
-            workers,
-            task_database,
-            ..
-        } = Arc::into_inner(self).expect("no case runs any more");
+        let Self { deployment, servers, workers, task_database, .. } =
+            Arc::into_inner(self).expect("no case runs any more");
         drop((workers, servers));
         for run in runs {
             assert_log_valid(&deployment, *run).await;
@@ -244,11 +228,7 @@ pub(crate) struct ConcurrentCases {
 
 impl ConcurrentCases {
     pub(crate) fn new(cluster: Arc<TestCluster>) -> Self {
-        Self {
-            cluster,
-            running: JoinSet::new(),
-            names: std::collections::BTreeMap::new(),
-        }
+        Self { cluster, running: JoinSet::new(), names: std::collections::BTreeMap::new() }
     }
 
     pub(crate) fn spawn_case<F>(&mut self, name: &'static str, case: fn(Arc<TestCluster>) -> F)

@@ -33,11 +33,7 @@ async fn run_all_kinds(cluster: Arc<TestCluster>) {
 /// Spawns the cases of tools that run code or compute a result.
 fn spawn_code_cases(cases: &mut ConcurrentCases) {
     cases.spawn_case("noop", |cluster| {
-        assert_result(
-            cluster,
-            "noop",
-            r#"{"said":"nothing to do","list":[1,2.5,null,true]}"#,
-        )
+        assert_result(cluster, "noop", r#"{"said":"nothing to do","list":[1,2.5,null,true]}"#)
     });
     cases.spawn_case("python", |cluster| {
         assert_result(
@@ -54,15 +50,9 @@ fn spawn_code_cases(cases: &mut ConcurrentCases) {
         )
     });
     cases.spawn_case("script", |cluster| {
-        assert_result(
-            cluster,
-            "script",
-            r#"{"inline":"hello Ann","local":"from a file","code":0}"#,
-        )
+        assert_result(cluster, "script", r#"{"inline":"hello Ann","local":"from a file","code":0}"#)
     });
-    cases.spawn_case("workbook", |cluster| {
-        assert_result(cluster, "workbook", r#""hello Ann!""#)
-    });
+    cases.spawn_case("workbook", |cluster| assert_result(cluster, "workbook", r#""hello Ann!""#));
     cases.spawn_case("container", |cluster| {
         assert_result(
             cluster,
@@ -74,22 +64,12 @@ fn spawn_code_cases(cases: &mut ConcurrentCases) {
 
 /// Spawns the cases of tools that call a service or a database.
 fn spawn_service_cases(cases: &mut ConcurrentCases) {
-    cases.spawn_case("http", |cluster| {
-        assert_result(cluster, "http", HTTP_RESULT)
-    });
-    cases.spawn_case("postgres", |cluster| {
-        assert_result(cluster, "postgres", POSTGRES_RESULT)
-    });
+    cases.spawn_case("http", |cluster| assert_result(cluster, "http", HTTP_RESULT));
+    cases.spawn_case("postgres", |cluster| assert_result(cluster, "postgres", POSTGRES_RESULT));
     cases.spawn_case("sqlite", |cluster| {
-        assert_result(
-            cluster,
-            "sqlite",
-            r#"{"found":[{"id":2,"text":"second"}],"sum":3}"#,
-        )
+        assert_result(cluster, "sqlite", r#"{"found":[{"id":2,"text":"second"}],"sum":3}"#)
     });
-    cases.spawn_case("transfer", |cluster| {
-        assert_result(cluster, "transfer", TRANSFER_RESULT)
-    });
+    cases.spawn_case("transfer", |cluster| assert_result(cluster, "transfer", TRANSFER_RESULT));
     cases.spawn_case("mcp", |cluster| {
         assert_result(cluster, "mcp", r#"{"text":"5","sum":5,"status":"success"}"#)
     });
@@ -151,11 +131,7 @@ async fn assert_result(
     expected: &'static str,
 ) -> EndedRuns {
     let run = start_kind(&cluster, kind).await;
-    assert_eq!(
-        cluster.wait_for_result(run).await,
-        parse_json(expected),
-        "{kind}"
-    );
+    assert_eq!(cluster.wait_for_result(run).await, parse_json(expected), "{kind}");
     vec![run]
 }
 

@@ -28,10 +28,7 @@ async fn late_report_of_expired_worker_is_refused() {
     wait_until("the call is made", || deployment.effects_lines().len() == 1).await;
     zombie.send_signal("STOP");
     let _second = deployment.start_worker(&server, "second");
-    wait_until("the call is made again", || {
-        deployment.effects_lines().len() == 2
-    })
-    .await;
+    wait_until("the call is made again", || deployment.effects_lines().len() == 2).await;
     let effects = deployment.effects_lines();
     assert_eq!(effects[0], effects[1], "the key outlives the worker");
     let go = format!("{}.go", deployment.effects_file().display());

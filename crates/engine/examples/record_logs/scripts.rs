@@ -235,9 +235,7 @@ fn control_runs() -> Vec<(&'static str, Simulation)> {
 
     let mut execution_timeout = started_sim(SLOW_PLAYBOOK);
     execution_timeout.advance_clock(Millis::from_hours(1));
-    execution_timeout
-        .decide(EngineInput::TimerFired(TimerId::Execution))
-        .unwrap();
+    execution_timeout.decide(EngineInput::TimerFired(TimerId::Execution)).unwrap();
     vec![
         ("cancelled_with_a_late_result", cancelled),
         ("paused_and_resumed", paused),
@@ -251,8 +249,7 @@ fn control_runs() -> Vec<(&'static str, Simulation)> {
 fn wait_runs() -> Vec<(&'static str, Simulation)> {
     let mut wait = started_sim("workflow: [{ step: pay, tool: { kind: wait, signal: paid } }]");
     wait.send_signal("other", None, Json::Null).unwrap();
-    wait.send_signal("paid", None, parse(br#"{"sum":3}"#).unwrap())
-        .unwrap();
+    wait.send_signal("paid", None, parse(br#"{"sum":3}"#).unwrap()).unwrap();
 
     let mut timed_out =
         started_sim("workflow: [{ step: pay, tool: { kind: wait, signal: paid, timeout: 1h } }]");
@@ -261,21 +258,15 @@ fn wait_runs() -> Vec<(&'static str, Simulation)> {
     let mut approval = started_sim(
         "workflow: [{ step: ask, tool: { kind: approval, title: Ship it?, quorum: 2 } }]",
     );
-    approval
-        .send_decision("ask", "ann", ApprovalChoice::Approve)
-        .unwrap();
-    approval
-        .send_decision("ask", "bob", ApprovalChoice::Approve)
-        .unwrap();
+    approval.send_decision("ask", "ann", ApprovalChoice::Approve).unwrap();
+    approval.send_decision("ask", "bob", ApprovalChoice::Approve).unwrap();
 
     let mut child = started_sim(
         "workflow: [{ step: sub, tool: { kind: playbook, path: x, return_result: true } }]",
     );
     let id = child.awaited_children()[0];
     let result = EventData::Inline(Json::from(1));
-    child
-        .report_child_end(id, ChildOutcome::Completed { result })
-        .unwrap();
+    child.report_child_end(id, ChildOutcome::Completed { result }).unwrap();
 
     let nap = Simulation::from_body("workflow: [{ step: nap, tool: [{ name: a, kind: noop }, { name: b, kind: sleep, for: 2s }, { name: c, kind: noop }] }]")
         .with_responses(|_| ExternalResponse::Accept)

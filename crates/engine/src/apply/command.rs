@@ -23,9 +23,7 @@ impl ExecutionState {
         issued: &CommandIssued,
     ) -> Result<(), ApplyErrorKind> {
         let step = self.legal_step(applied, &issued.step)?;
-        let pass = self
-            .active_pass(step)
-            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        let pass = self.active_pass(step).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != issued.run {
             return Err(ApplyErrorKind::Contradiction("run"));
         }
@@ -64,14 +62,10 @@ impl ExecutionState {
                     let suspended = SuspendedTask::new(suspension.clone(), applied.event.time);
                     CommandPhase::Suspended(Box::new(suspended))
                 }
-                None => CommandPhase::Pending {
-                    attempt: 1,
-                    not_before: issued.not_before,
-                },
+                None => CommandPhase::Pending { attempt: 1, not_before: issued.not_before },
             },
         };
-        self.commands
-            .insert(CommandId::from(applied.event.event_id), command);
+        self.commands.insert(CommandId::from(applied.event.event_id), command);
         if let Some(pass) = self.active_pass_mut(step) {
             pass.open += 1;
             if is_continuation {
@@ -116,11 +110,7 @@ impl ExecutionState {
     ) -> Result<(), ApplyErrorKind> {
         let command = self.legal_command(applied, at)?;
         match &mut command.phase {
-            CommandPhase::Leased {
-                attempt,
-                is_running,
-                ..
-            } if *attempt == started_attempt => {
+            CommandPhase::Leased { attempt, is_running, .. } if *attempt == started_attempt => {
                 *is_running = true;
                 Ok(())
             }
@@ -165,17 +155,13 @@ impl ExecutionState {
         done: &CallDone,
     ) -> Result<(), ApplyErrorKind> {
         let step = self.legal_command(applied, &done.at)?.step;
-        let is_frame = self
-            .active_pass(step)
-            .is_some_and(|pass| matches!(pass.work, StepWork::Cursor(_)));
+        let is_frame =
+            self.active_pass(step).is_some_and(|pass| matches!(pass.work, StepWork::Cursor(_)));
         if is_frame && done.outcome.frame.is_none() {
             return Err(ApplyErrorKind::Contradiction("rows"));
         }
         let command = self.legal_command(applied, &done.at)?;
-        let output = StepOutput {
-            data: done.outcome.data.clone(),
-            labels: done.labels.clone(),
-        };
+        let output = StepOutput { data: done.outcome.data.clone(), labels: done.labels.clone() };
         command.calls += 1;
         command.phase = called_phase(&done.outcome, output, None, done.continuation.clone());
         Ok(())
@@ -242,11 +228,8 @@ impl ExecutionState {
             }
         }
         if self.is_paused() {
-            let closed = ClosedCommand {
-                step: command.step,
-                index: command.index,
-                ctx: writes.ctx,
-            };
+            let closed =
+                ClosedCommand { step: command.step, index: command.index, ctx: writes.ctx };
             self.deferred.insert(applied.event.seq, closed);
         }
         Ok(())
@@ -274,19 +257,11 @@ impl ExecutionState {
         used: &CachedResultUsed,
     ) -> Result<(), ApplyErrorKind> {
         let step = self.legal_step(applied, &used.step)?;
-        let pass = self
-            .active_pass(step)
-            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        let pass = self.active_pass(step).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != used.run {
             return Err(ApplyErrorKind::Contradiction("run"));
         }
-        let is_fresh = matches!(
-            pass.work,
-            StepWork::Single {
-                outcome: None,
-                relay: None
-            }
-        );
+        let is_fresh = matches!(pass.work, StepWork::Single { outcome: None, relay: None });
         if pass.open > 0 || !is_fresh {
             return Err(ApplyErrorKind::Contradiction("outcome"));
         }
@@ -296,19 +271,10 @@ impl ExecutionState {
             EventData::Inline(value) if is_loop => EventData::Inline(add_data_alias(value.clone())),
             other => other.clone(),
         };
-        let output = StepOutput {
-            data,
-            labels: used.result.labels.clone(),
-        };
+        let output = StepOutput { data, labels: used.result.labels.clone() };
         if let Some(pass) = self.active_pass_mut(step) {
-            let outcome = Some(CommandOutcome {
-                output,
-                ..CommandOutcome::empty_success()
-            });
-            pass.work = StepWork::Single {
-                outcome,
-                relay: None,
-            };
+            let outcome = Some(CommandOutcome { output, ..CommandOutcome::empty_success() });
+            pass.work = StepWork::Single { outcome, relay: None };
         }
         Ok(())
     }

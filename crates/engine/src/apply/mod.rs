@@ -83,10 +83,7 @@ impl ExecutionState {
     /// Applies the next event of the execution.
     pub fn apply(&mut self, plan: &Plan, event: &Event) -> Result<(), ApplyError> {
         self.check_and_apply(plan, event)
-            .map_err(|kind| ApplyError {
-                seq: event.seq,
-                misfit: kind,
-            })?;
+            .map_err(|kind| ApplyError { seq: event.seq, misfit: kind })?;
         self.version = event.seq.into();
         Ok(())
     }
@@ -96,21 +93,11 @@ impl ExecutionState {
         if event.seq != expected {
             return Err(ApplyErrorKind::OutOfOrder { expected });
         }
-        let (transition, stage) = (
-            TransitionKind::from_event(&event.kind),
-            self.execution_stage(),
-        );
+        let (transition, stage) = (TransitionKind::from_event(&event.kind), self.execution_stage());
         if !transition.execution_stages().contains(&stage) {
-            return Err(ApplyErrorKind::IllegalForExecution {
-                act: transition,
-                life: stage,
-            });
+            return Err(ApplyErrorKind::IllegalForExecution { act: transition, life: stage });
         }
-        let applied = AppliedEvent {
-            plan,
-            event,
-            transition,
-        };
+        let applied = AppliedEvent { plan, event, transition };
         match &event.kind {
             EventKind::PlaybookStarted(started) => self.apply_started(&applied, started),
             EventKind::PlaybookPaused(_) => self.apply_paused(),
@@ -160,11 +147,7 @@ impl ExecutionState {
         if applied.transition.step_stages().contains(&stage) {
             return Ok(step);
         }
-        Err(ApplyErrorKind::IllegalForStep {
-            act: applied.transition,
-            step: name.clone(),
-            stage,
-        })
+        Err(ApplyErrorKind::IllegalForStep { act: applied.transition, step: name.clone(), stage })
     }
 
     /// Returns the command of an event if the event is legal in its stage.
@@ -189,9 +172,7 @@ impl ExecutionState {
         if position != (step, at.run, at.index, at.segment) {
             return Err(ApplyErrorKind::Contradiction("step, run, index or segment"));
         }
-        self.commands
-            .get_mut(&at.command)
-            .ok_or(ApplyErrorKind::UnknownCommand(at.command))
+        self.commands.get_mut(&at.command).ok_or(ApplyErrorKind::UnknownCommand(at.command))
     }
 }
 
@@ -204,8 +185,6 @@ struct AppliedEvent<'e> {
 
 impl AppliedEvent<'_> {
     fn find_step(&self, name: &StepName) -> Result<StepIndex, ApplyErrorKind> {
-        self.plan
-            .find_step(name.as_str())
-            .ok_or_else(|| ApplyErrorKind::UnknownStep(name.clone()))
+        self.plan.find_step(name.as_str()).ok_or_else(|| ApplyErrorKind::UnknownStep(name.clone()))
     }
 }

@@ -13,10 +13,8 @@ use crate::state::{Arrival, ExecutionPhase, ExecutionState, StartRecord, Trigger
 impl ExecutionState {
     pub(super) fn apply_started(&mut self, applied: &AppliedEvent<'_>, started: &PlaybookStarted) {
         self.phase = ExecutionPhase::Running;
-        self.start_record = Some(Arc::new(StartRecord {
-            started: started.clone(),
-            at: applied.event.time,
-        }));
+        self.start_record =
+            Some(Arc::new(StartRecord { started: started.clone(), at: applied.event.time }));
         let arrival = Arrival {
             from: None,
             event: TriggerEvent::PlaybookStarted,
@@ -37,11 +35,7 @@ impl ExecutionState {
     }
 
     pub(super) fn apply_ended(&mut self, event: &Event) -> Result<(), ApplyErrorKind> {
-        let status = event
-            .kind
-            .name()
-            .known_type()
-            .and_then(EventType::terminal_status);
+        let status = event.kind.name().known_type().and_then(EventType::terminal_status);
         let Some(status) = status else {
             return Err(ApplyErrorKind::Contradiction("type"));
         };

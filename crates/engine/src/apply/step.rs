@@ -50,9 +50,8 @@ impl ExecutionState {
         applied: &AppliedEvent<'_>,
         next: &[StepName],
     ) -> Result<Vec<StepIndex>, ApplyErrorKind> {
-        let declared = next
-            .iter()
-            .filter(|name| *name != "end" || applied.plan.find_step("end").is_some());
+        let declared =
+            next.iter().filter(|name| *name != "end" || applied.plan.find_step("end").is_some());
         declared.map(|name| applied.find_step(name)).collect()
     }
 
@@ -85,10 +84,7 @@ impl ExecutionState {
             open: 0,
             closed: LayeredMap::default(),
             work: match (&entered.looping, &entered.cursor) {
-                (None, None) => StepWork::Single {
-                    outcome: None,
-                    relay: None,
-                },
+                (None, None) => StepWork::Single { outcome: None, relay: None },
                 (Some(looping), _) => StepWork::Loop(new_loop_state(looping)),
                 (None, Some(cursor)) => StepWork::Cursor(Box::new(CursorState::new(cursor.terms))),
             },
@@ -104,9 +100,7 @@ impl ExecutionState {
         done: &LoopDone,
     ) -> Result<(), ApplyErrorKind> {
         let index = self.legal_step(applied, &done.step)?;
-        let pass = self
-            .active_pass(index)
-            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        let pass = self.active_pass(index).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != done.run {
             return Err(ApplyErrorKind::Contradiction("run"));
         }
@@ -118,12 +112,7 @@ impl ExecutionState {
         if !is_complete {
             return Err(ApplyErrorKind::Contradiction("loop"));
         }
-        match self
-            .step_state_mut(index)
-            .run
-            .as_mut()
-            .map(|pass| &mut pass.work)
-        {
+        match self.step_state_mut(index).run.as_mut().map(|pass| &mut pass.work) {
             Some(StepWork::Loop(looping)) => looping.is_done = true,
             Some(StepWork::Cursor(cursor)) => cursor.is_done = true,
             Some(StepWork::Single { .. }) | None => {}
@@ -138,9 +127,7 @@ impl ExecutionState {
     ) -> Result<(), ApplyErrorKind> {
         let index = self.legal_step(applied, &exited.step)?;
         let targets = Self::resolve_targets(applied, &exited.next)?;
-        let pass = self
-            .active_pass(index)
-            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        let pass = self.active_pass(index).ok_or(ApplyErrorKind::Contradiction("run"))?;
         let is_loop = applied.plan.step(index).loop_plan.is_some();
         let trigger = exit_trigger(pass, exited, is_loop)?;
         let is_success = matches!(exited.end, StepEnd::Completed);
@@ -162,11 +149,7 @@ impl ExecutionState {
         if is_success && targets.is_empty() {
             self.last_exit = Some(index);
         }
-        if let StepEnd::Failed {
-            error,
-            caught: false,
-        } = &exited.end
-        {
+        if let StepEnd::Failed { error, caught: false } = &exited.end {
             self.record_failure(index, error);
         }
         for target in targets {
@@ -213,10 +196,7 @@ impl ExecutionState {
 
     fn record_failure(&mut self, step: StepIndex, error: &TaskError) {
         let failure = self.uncaught_failure.get_or_insert_with(|| {
-            Arc::new(UncaughtFailure {
-                error: error.clone(),
-                steps: Vec::new(),
-            })
+            Arc::new(UncaughtFailure { error: error.clone(), steps: Vec::new() })
         });
         Arc::make_mut(failure).steps.push(step);
     }
@@ -253,9 +233,7 @@ impl ExecutionState {
             status: StepStatus::Skipped,
             started_at: previous.as_ref().and_then(|previous| previous.started_at),
             ended_at: applied.event.time,
-            error: previous
-                .as_ref()
-                .and_then(|previous| previous.error.clone()),
+            error: previous.as_ref().and_then(|previous| previous.error.clone()),
             left: previous
                 .as_ref()
                 .map_or(RetainedOutput::Nothing, |previous| previous.left.clone()),

@@ -22,10 +22,7 @@ impl ExecutionState {
         let time = applied.event.time;
         let attempt = self.continued_attempt(applied, started)?;
         let command = self.legal_command(applied, &started.at)?;
-        let open = OpenCommandTimer {
-            timer: started.timer,
-            fire_at: started.fire_at,
-        };
+        let open = OpenCommandTimer { timer: started.timer, fire_at: started.fire_at };
         let suspended = match (&mut command.phase, &started.started) {
             (CommandPhase::Leased { .. }, Some(reported))
                 if open.timer == CommandTimer::Callback =>
@@ -74,9 +71,8 @@ impl ExecutionState {
         started: &TimerStarted,
     ) -> Result<u32, ApplyErrorKind> {
         let step = applied.find_step(&started.at.step)?;
-        let pipeline = self
-            .active_pass(step)
-            .and_then(|pass| pass.pipeline_state(started.at.index));
+        let pipeline =
+            self.active_pass(step).and_then(|pass| pass.pipeline_state(started.at.index));
         Ok(pipeline.map_or(1, |pipeline| pipeline.onward.attempt))
     }
 
@@ -109,8 +105,7 @@ impl ExecutionState {
     ) -> Result<(), ApplyErrorKind> {
         let buffered = BufferedSignal::from_event(signal, applied.event.time);
         let Some(delivery) = &signal.delivery else {
-            self.signal_buffer
-                .buffer_signal(applied.event.seq, buffered);
+            self.signal_buffer.buffer_signal(applied.event.seq, buffered);
             return Ok(());
         };
         self.deliver_signal(applied, delivery, buffered)?;
@@ -129,9 +124,8 @@ impl ExecutionState {
         delivery: &SignalDelivery,
         signal: BufferedSignal,
     ) -> Result<(), ApplyErrorKind> {
-        let is_buffered = delivery
-            .buffered_seq
-            .is_none_or(|seq| self.signal_buffer.kept.contains(&seq));
+        let is_buffered =
+            delivery.buffered_seq.is_none_or(|seq| self.signal_buffer.kept.contains(&seq));
         if !is_buffered {
             return Err(ApplyErrorKind::Contradiction("kept signal"));
         }
@@ -140,10 +134,7 @@ impl ExecutionState {
             return Err(ApplyErrorKind::Contradiction("wait"));
         };
         let awaited_index = delivery.awaited_index;
-        suspended.signals.push(DeliveredSignal {
-            awaited_index,
-            signal,
-        });
+        suspended.signals.push(DeliveredSignal { awaited_index, signal });
         Ok(())
     }
 }
@@ -173,12 +164,7 @@ impl StepPass {
     /// Records that the next command of a split pipeline was issued.
     pub(super) fn mark_segment_issued(&mut self, index: Option<u32>) {
         let pipeline = match (&mut self.work, index) {
-            (
-                StepWork::Single {
-                    relay: pipeline, ..
-                },
-                _,
-            ) => pipeline.as_deref_mut(),
+            (StepWork::Single { relay: pipeline, .. }, _) => pipeline.as_deref_mut(),
             (StepWork::Loop(looping), Some(index)) => looping.relays.get_mut(&index),
             (StepWork::Loop(_), None) | (StepWork::Cursor(_), _) => None,
         };

@@ -29,10 +29,7 @@ pub(super) fn look_up_result(
     focus: TemplateFocus<'_>,
 ) -> Result<CacheDecision, StepEvalError> {
     let step_plan = draft.step_plan(step);
-    let location = FieldLocation {
-        step: &step_plan.name,
-        field: TemplateField::CacheKey,
-    };
+    let location = FieldLocation { step: &step_plan.name, field: TemplateField::CacheKey };
     let key_text =
         slots::resolve_key(&location, &cache.key.value, &draft.environment(step, focus))?;
     let (Some(definition), Some(started)) = (step_plan.definition, draft.state.start_event())
@@ -61,11 +58,7 @@ pub(super) fn reuse_result(
         result: hit.result,
     })))?;
     // Use the data as the fold stores it.
-    let StepWork::Single {
-        outcome: Some(outcome),
-        ..
-    } = &draft.active_pass(step)?.work
-    else {
+    let StepWork::Single { outcome: Some(outcome), .. } = &draft.active_pass(step)?.work else {
         return Err(draft.invariant_error("outcome"));
     };
     let success = StepSuccess {
@@ -90,22 +83,12 @@ pub(super) fn entry_on_exit(draft: &Draft<'_>, exited: &StepExited) -> Option<Ca
     let result = match (&pass.work, &exited.data) {
         (
             StepWork::Single {
-                outcome:
-                    Some(CommandOutcome {
-                        output: StepOutput { data, labels },
-                        ..
-                    }),
+                outcome: Some(CommandOutcome { output: StepOutput { data, labels }, .. }),
                 ..
             },
             _,
-        ) => CachedResult {
-            data: data.clone(),
-            labels: labels.clone(),
-        },
-        (StepWork::Loop(_), Some(data)) => CachedResult {
-            data: data.clone(),
-            labels: None,
-        },
+        ) => CachedResult { data: data.clone(), labels: labels.clone() },
+        (StepWork::Loop(_), Some(data)) => CachedResult { data: data.clone(), labels: None },
         (StepWork::Single { outcome: None, .. } | StepWork::Loop(_) | StepWork::Cursor(_), _) => {
             return None;
         }

@@ -17,14 +17,7 @@ pub(super) fn accept_classic_report(
     draft: &mut Draft<'_>,
     event: ClassicReport,
 ) -> Result<InputVerdict, DecisionError> {
-    let ClassicReport {
-        report,
-        retry,
-        stale,
-        event_id,
-        event_type,
-        mut meta,
-    } = event;
+    let ClassicReport { report, retry, stale, event_id, event_type, mut meta } = event;
     draft.reserve_event_id(event_type, event_id);
     let command = report.command;
     let verdict = accept_unless_stale(draft, report, stale)?;
@@ -34,11 +27,7 @@ pub(super) fn accept_classic_report(
     let is_issue = |event: &&crate::event::Event| matches!(event.kind, EventKind::CommandIssued(_));
     let issued = draft.events().iter().filter(is_issue).count();
     meta.insert("commands_generated".into(), Json::from(issued));
-    if draft
-        .events()
-        .iter()
-        .any(|event| event.event_id == event_id)
-    {
+    if draft.events().iter().any(|event| event.event_id == event_id) {
         draft.attach_extras(event_id, EventExtras::Meta(meta));
     }
     Ok(verdict)
@@ -78,16 +67,8 @@ fn schedule_retry(
 ) -> Result<(), DecisionError> {
     let open = draft.state.command(command);
     let open = open.ok_or(DecisionError::UnknownCommand(command))?;
-    let (at, attempt) = (
-        fence::command_ref(draft, command, open),
-        open.current_attempt(),
-    );
-    let call = RetriedCall {
-        error,
-        attempt: open.retried.saturating_add(1),
-        retry_in,
-        at: None,
-    };
+    let (at, attempt) = (fence::command_ref(draft, command, open), open.current_attempt());
+    let call = RetriedCall { error, attempt: open.retried.saturating_add(1), retry_in, at: None };
     record_retried_call(draft, &at, call)?;
     draft.emit_event(EventKind::CommandExpired(Box::new(CommandExpired {
         at,

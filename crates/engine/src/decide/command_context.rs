@@ -42,9 +42,7 @@ pub(super) fn collect_context(
     if let (true, Some(item), Some(looping)) =
         (step_plan.context_needs.item, item, &step_plan.loop_plan)
     {
-        context
-            .values
-            .insert(looping.iterator.clone().into_shared(), item);
+        context.values.insert(looping.iterator.clone().into_shared(), item);
     }
     Ok(context)
 }
@@ -82,10 +80,7 @@ impl ContextCollector<'_> {
                 let value = rendered.value;
                 // Undefined values are omitted, so that they are undefined on the worker too.
                 if !value.is_null()
-                    || read
-                        .is_defined
-                        .render_condition(&self.environment)
-                        .unwrap_or(false)
+                    || read.is_defined.render_condition(&self.environment).unwrap_or(false)
                 {
                     paths::set_at_path(&mut self.context.values, &read.path, value);
                 }
@@ -163,10 +158,9 @@ impl ContextCollector<'_> {
     /// Adds a whole value if one of its parts is too large to render.
     fn add_whole_value(&mut self, base: &ReadBase) {
         let (path, value): (&[Arc<str>], _) = match base {
-            ReadBase::Name(name) => (
-                std::slice::from_ref(name),
-                self.environment.find_variable(name),
-            ),
+            ReadBase::Name(name) => {
+                (std::slice::from_ref(name), self.environment.find_variable(name))
+            }
             ReadBase::Ctx(name) => {
                 let value = self.draft.state.ctx().get(name).cloned();
                 let path = ["ctx".into(), Arc::clone(name)];
@@ -197,15 +191,7 @@ impl ContextCollector<'_> {
         if let Some(Json::Map(variables)) = self.environment.own_variables() {
             self.context.variables = (**variables).clone();
         }
-        for name in [
-            "path",
-            "version",
-            "catalog_id",
-            "job",
-            "step",
-            "node_name",
-            "server_url",
-        ] {
+        for name in ["path", "version", "catalog_id", "job", "step", "node_name", "server_url"] {
             if let Some(value) = self.environment.engine_value(name) {
                 self.context.values.insert(name.into(), value);
             }
@@ -237,11 +223,7 @@ impl ContextCollector<'_> {
         let latest = state.latest.as_ref().filter(|_| state.run.is_none());
         if let Some(RetainedOutput::Failed(output)) = latest.map(|latest| &latest.left) {
             let labels = self.environment.task_labels(step, output);
-            self.add_step_data(
-                &["steps".into(), Arc::clone(name), "data".into()],
-                labels,
-                output,
-            );
+            self.add_step_data(&["steps".into(), Arc::clone(name), "data".into()], labels, output);
         }
     }
 }

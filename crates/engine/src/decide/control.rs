@@ -90,25 +90,14 @@ pub(super) fn finalize_execution(
     let end = if let Some(error) = error {
         let steps = failure.iter().flat_map(|failure| &failure.steps);
         let failed_steps = steps.map(|step| draft.step_name(*step)).collect();
-        EventKind::PlaybookFailed(Box::new(PlaybookFailed {
-            error,
-            failed_steps,
-        }))
+        EventKind::PlaybookFailed(Box::new(PlaybookFailed { error, failed_steps }))
     } else {
         let active_steps: Vec<StepIndex> =
             draft.state.active_passes().map(|(step, _)| step).collect();
         for step in active_steps {
-            exit::record_exit(
-                draft,
-                step,
-                StepEnd::Cancelled,
-                &SelectedArcs::default(),
-                None,
-            )?;
+            exit::record_exit(draft, step, StepEnd::Cancelled, &SelectedArcs::default(), None)?;
         }
-        EventKind::PlaybookCompleted {
-            result: finish::execution_result(draft),
-        }
+        EventKind::PlaybookCompleted { result: finish::execution_result(draft) }
     };
     let event_id = draft.emit_event(end)?;
     let meta = [("actor", control.actor), ("reason", control.reason)];

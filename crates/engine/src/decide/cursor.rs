@@ -41,10 +41,7 @@ pub(super) fn resolve_cursor(
         return Err(draft.invariant_error("loop").into());
     };
     let environment = draft.environment(step, focus);
-    let settings = SettingReader {
-        step: &step_plan.name,
-        environment: &environment,
-    };
+    let settings = SettingReader { step: &step_plan.name, environment: &environment };
     let frame = &model.spec.frame;
     let max_in_flight = model.spec.max_in_flight.as_ref();
     let max_in_flight = max_in_flight.map(|max_in_flight| &max_in_flight.value);
@@ -104,10 +101,7 @@ impl SettingReader<'_> {
         default: T,
         read: impl FnOnce(&Json) -> Option<T>,
     ) -> Result<T, StepEvalError> {
-        let location = FieldLocation {
-            step: self.step,
-            field,
-        };
+        let location = FieldLocation { step: self.step, field };
         match setting {
             None => Ok(default),
             Some(setting) => location.resolve_setting(setting, self.environment, read),
@@ -177,13 +171,7 @@ pub(super) fn continue_cursor(
         finish_cursor(draft, step)
     } else {
         // Another step fails the execution, so no chain can end.
-        exit::record_exit(
-            draft,
-            step,
-            StepEnd::Cancelled,
-            &SelectedArcs::default(),
-            None,
-        )
+        exit::record_exit(draft, step, StepEnd::Cancelled, &SelectedArcs::default(), None)
     }
 }
 
@@ -211,10 +199,8 @@ fn fatal_frame_error(
     cursor: &CursorState,
 ) -> Option<TaskError> {
     let failed = cursor.first_failed.as_ref()?;
-    (!is_best_effort(draft, step)).then(|| TaskError {
-        index: Some(u64::from(failed.index)),
-        ..failed.error.clone()
-    })
+    (!is_best_effort(draft, step))
+        .then(|| TaskError { index: Some(u64::from(failed.index)), ..failed.error.clone() })
 }
 
 /// Finishes the loop after every chain has ended.
@@ -240,10 +226,6 @@ fn finish_cursor(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionE
         output: EventData::Inline(add_data_alias(data.clone())).into(),
         ..CommandOutcome::empty_success()
     };
-    let success = StepSuccess {
-        event: TriggerEvent::LoopDone,
-        outcome,
-        data: Some(data),
-    };
+    let success = StepSuccess { event: TriggerEvent::LoopDone, outcome, data: Some(data) };
     exit::complete_step(draft, step, success)
 }

@@ -141,9 +141,7 @@ impl<'d> Draft<'d> {
     /// Returns only the slot requests of the decision.
     pub(super) fn into_slot_requests(self) -> Vec<SlotRequest> {
         let requests = self.execution_slot_request.into_iter();
-        requests
-            .chain(self.waiting_for_slot.into_values())
-            .collect()
+        requests.chain(self.waiting_for_slot.into_values()).collect()
     }
 
     /// Looks up a cached result. Results of this decision take precedence: the caller cannot have
@@ -155,10 +153,7 @@ impl<'d> Draft<'d> {
         match found.zip(self.state.execution_id()) {
             None => self.caches.get(key),
             Some((entry, execution_id)) => Some(CacheLookupResult::Hit(Box::new(CacheHit {
-                origin: ResultOrigin {
-                    execution_id,
-                    seq: entry.origin_seq,
-                },
+                origin: ResultOrigin { execution_id, seq: entry.origin_seq },
                 result: entry.result.clone(),
             }))),
         }
@@ -223,13 +218,7 @@ impl<'d> Draft<'d> {
         cause: Option<EventId>,
         time: Timestamp,
     ) -> Result<(), DecisionError> {
-        let event = Event {
-            seq: self.state.version().next_seq(),
-            event_id,
-            time,
-            cause,
-            kind,
-        };
+        let event = Event { seq: self.state.version().next_seq(), event_id, time, cause, kind };
         self.track_slots_and_cache(&event.kind);
         self.state.apply(self.plan, &event)?;
         self.events.push(event);
@@ -255,16 +244,12 @@ impl<'d> Draft<'d> {
     /// Updates slots and cache entries for an event that is about to be emitted.
     fn track_slots_and_cache(&mut self, kind: &EventKind) {
         if let EventKind::StepExited(exited) = kind {
-            self.cache_entries
-                .extend(cache::entry_on_exit(self, exited));
+            self.cache_entries.extend(cache::entry_on_exit(self, exited));
             let step = self.plan.find_step(exited.step.as_str());
             let pass = step.and_then(|step| self.state.active_pass(step));
             if let Some(slot) = pass.and_then(|pass| pass.slot.as_ref()) {
                 self.slot_changes.push(SlotChange::Release(SlotGrant {
-                    holder: SlotHolder::Step {
-                        step: exited.step.clone(),
-                        run: exited.run,
-                    },
+                    holder: SlotHolder::Step { step: exited.step.clone(), run: exited.run },
                     key: slot.key.clone(),
                 }));
             }
@@ -310,17 +295,12 @@ impl<'d> Draft<'d> {
 
     /// Active pass of a step that must be entered.
     pub(super) fn active_pass(&self, step: StepIndex) -> Result<&StepPass, DecisionError> {
-        self.state
-            .active_pass(step)
-            .ok_or_else(|| self.invariant_error("run"))
+        self.state.active_pass(step).ok_or_else(|| self.invariant_error("run"))
     }
 
     /// Number of commands of a step that are open, or closed and not processed yet.
     pub(super) fn unfinished_commands(&self, step: StepIndex) -> usize {
-        let open = self
-            .state
-            .active_pass(step)
-            .map_or(0, |pass| pass.open as usize);
+        let open = self.state.active_pass(step).map_or(0, |pass| pass.open as usize);
         open + self.deferred_counts.get(&step).copied().unwrap_or_default()
     }
 
@@ -348,10 +328,7 @@ impl<'d> Draft<'d> {
     }
 
     pub(super) fn payload_source(&self) -> PayloadSource<'_> {
-        PayloadSource {
-            fetched: self.fetched_payloads,
-            fresh: &self.new_payloads,
-        }
+        PayloadSource { fetched: self.fetched_payloads, fresh: &self.new_payloads }
     }
 
     /// Returns an error unless the execution has started and not ended.
@@ -391,8 +368,7 @@ impl<'d> Draft<'d> {
         if value.is_null() || fits_within(&value, budget) {
             return Ok(EventData::Inline(value));
         }
-        self.store_payload_for(execution_id, name, value)
-            .map(EventData::External)
+        self.store_payload_for(execution_id, name, value).map(EventData::External)
     }
 
     /// Moves a value to a payload.

@@ -199,17 +199,11 @@ impl StepEntry {
         }
         let cache_decision = match &model.spec.cache {
             None => None,
-            Some(cache_spec) => Some(cache::look_up_result(
-                draft,
-                self.step,
-                cache_spec,
-                self.focus(),
-            )?),
+            Some(cache_spec) => {
+                Some(cache::look_up_result(draft, self.step, cache_spec, self.focus())?)
+            }
         };
-        Ok(Some(EntrySettings {
-            priority,
-            cache_decision,
-        }))
+        Ok(Some(EntrySettings { priority, cache_decision }))
     }
 
     fn resolve_work(&self, draft: &mut Draft<'_>) -> Result<WorkKind, StepEvalError> {
@@ -249,10 +243,7 @@ impl StepEntry {
         let LoopSource::In(source) = &loop_model.source else {
             return Err(draft.invariant_error("loop").into());
         };
-        let location = |field| FieldLocation {
-            step: &step_plan.name,
-            field,
-        };
+        let location = |field| FieldLocation { step: &step_plan.name, field };
         let environment = draft.environment(self.step, self.focus());
         let (items, is_constant) = if let Some(items) = &loop_plan.items {
             (items.clone(), true)
@@ -265,11 +256,8 @@ impl StepEntry {
         let max_in_flight = match (loop_plan.max_in_flight, &loop_model.spec.max_in_flight) {
             (Some(_), _) | (None, None) => None,
             (None, Some(width)) => {
-                let read = |value: &Json| {
-                    u32::try_from(value.as_u64()?)
-                        .ok()
-                        .filter(|width| *width > 0)
-                };
+                let read =
+                    |value: &Json| u32::try_from(value.as_u64()?).ok().filter(|width| *width > 0);
                 let width = location(TemplateField::MaxInFlight).resolve_setting(
                     &width.value,
                     &environment,
@@ -285,12 +273,7 @@ impl StepEntry {
             let budget = draft.plan.defaults().inline_max;
             Some(draft.inline_or_store(&step_plan.name, items.to_json(), budget.as_bytes())?)
         };
-        Ok(LoopEntered {
-            iterations,
-            iterator: loop_plan.iterator.clone(),
-            items,
-            max_in_flight,
-        })
+        Ok(LoopEntered { iterations, iterator: loop_plan.iterator.clone(), items, max_in_flight })
     }
 
     /// Skips the step and continues along its arcs.

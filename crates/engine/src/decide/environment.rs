@@ -35,10 +35,7 @@ impl PayloadLookup for PayloadSource<'_> {
     fn get_payload(&self, uri: &str) -> Option<Json> {
         let mut fresh = self.fresh.iter();
         let fresh = fresh.find(|payload| payload.reference.uri() == uri);
-        fresh.map_or_else(
-            || self.fetched.get_payload(uri),
-            |payload| Some(payload.content.clone()),
-        )
+        fresh.map_or_else(|| self.fetched.get_payload(uri), |payload| Some(payload.content.clone()))
     }
 }
 
@@ -84,12 +81,7 @@ pub(super) struct StepEnding<'s> {
 impl<'s> TemplateFocus<'s> {
     /// Focus of a step that is about to be entered.
     pub(super) fn for_entry(arrival: &'s Arrival) -> Self {
-        Self {
-            arrival: Some(arrival),
-            ending: None,
-            variables: None,
-            iter: None,
-        }
+        Self { arrival: Some(arrival), ending: None, variables: None, iter: None }
     }
 }
 
@@ -138,10 +130,7 @@ impl<'s> ExecutionEnvironment<'s> {
 
     /// Finds a variable of the step or of the execution.
     pub(super) fn find_variable(&self, name: &str) -> Option<&'s Json> {
-        let own = self
-            .focus
-            .variables
-            .and_then(|variables| variables.get(name));
+        let own = self.focus.variables.and_then(|variables| variables.get(name));
         own.or_else(|| self.state.ctx.get(name))
     }
 
@@ -167,11 +156,7 @@ impl<'s> ExecutionEnvironment<'s> {
         // In its own `set` and arcs, the name of a step refers to its current output.
         if index == self.step
             && let Some(ending) = self.focus.ending
-            && let Some(CommandOutcome {
-                output,
-                error: None,
-                ..
-            }) = ending.outcome
+            && let Some(CommandOutcome { output, error: None, .. }) = ending.outcome
         {
             return Some((index, output));
         }
@@ -197,9 +182,9 @@ impl<'s> ExecutionEnvironment<'s> {
             EventData::Inline(workload) => workload.get(name).cloned().map(Binding::Value),
             EventData::External(reference) => match self.payloads.get(reference) {
                 Some(workload) => workload.get(name).cloned().map(Binding::Value),
-                None => Some(Binding::Needs(FetchNeed::Payload {
-                    reference: reference.uri().into(),
-                })),
+                None => {
+                    Some(Binding::Needs(FetchNeed::Payload { reference: reference.uri().into() }))
+                }
             },
         }
     }
@@ -240,17 +225,10 @@ impl<'s> ExecutionEnvironment<'s> {
             return Some(Binding::Value(Json::Null));
         };
         let tool = self.plan.step(self.step).tool;
-        let envelope = ending
-            .envelope
-            .get_or_init(|| output_envelope(tool, outcome))
-            .clone();
+        let envelope = ending.envelope.get_or_init(|| output_envelope(tool, outcome)).clone();
         let data = self.payloads.view_data(&outcome.output.data, None);
         let view = OutputView::new(OutputPlace::Set, envelope, data);
-        Some(Binding::Output(Arc::new(if name == "outcome" {
-            view.as_outcome()
-        } else {
-            view
-        })))
+        Some(Binding::Output(Arc::new(if name == "outcome" { view.as_outcome() } else { view })))
     }
 
     fn error_variable(&self) -> Option<Binding> {
@@ -305,10 +283,7 @@ impl<'s> ExecutionEnvironment<'s> {
 
     /// Status and error with which the execution is about to end.
     fn ending_payload(&self, arrival: &Arrival) -> Binding {
-        let status = self
-            .state
-            .ending_status()
-            .map(|status| Json::from(status.as_str()));
+        let status = self.state.ending_status().map(|status| Json::from(status.as_str()));
         let error = arrival.error.as_ref();
         Binding::Value(Json::object([
             ("status", status.unwrap_or_default()),
@@ -328,9 +303,7 @@ impl<'s> ExecutionEnvironment<'s> {
         if state.run.is_none() && state.latest.is_none() && !state.is_dead {
             return None;
         }
-        let facts = self
-            .plain_facts(name)
-            .map(|(fact, value)| (fact, Binding::Value(value)));
+        let facts = self.plain_facts(name).map(|(fact, value)| (fact, Binding::Value(value)));
         let mut facts: BTreeMap<Arc<str>, Binding> = facts.collect();
         let output = state.last_output().filter(|_| state.run.is_none());
         let data = output.map(|output| self.data_binding(index, output));
@@ -340,14 +313,9 @@ impl<'s> ExecutionEnvironment<'s> {
 
     /// Facts about the last pass of a step, except its data. Absent facts are null.
     pub(super) fn plain_facts(&self, name: &str) -> impl Iterator<Item = (Arc<str>, Json)> + use<> {
-        let state = self
-            .plan
-            .find_step(name)
-            .and_then(|step| self.state.step_state(step));
+        let state = self.plan.find_step(name).and_then(|step| self.state.step_state(step));
         let pass = state.and_then(|state| state.run.as_ref());
-        let latest = state
-            .and_then(|state| state.latest.as_ref())
-            .filter(|_| pass.is_none());
+        let latest = state.and_then(|state| state.latest.as_ref()).filter(|_| pass.is_none());
         let status = match (pass, latest) {
             (Some(_), _) => "RUNNING",
             (None, Some(latest)) => latest.status.as_str(),
@@ -365,12 +333,7 @@ impl<'s> ExecutionEnvironment<'s> {
             ("run", state.map(|state| state.runs).into()),
             ("error", error.map(|error| error.to_json()).into()),
             ("ref", reference.into()),
-            (
-                "started_at",
-                started
-                    .or(latest.and_then(|latest| latest.started_at))
-                    .into(),
-            ),
+            ("started_at", started.or(latest.and_then(|latest| latest.started_at)).into()),
             ("ended_at", latest.map(|latest| latest.ended_at).into()),
         ];
         facts.into_iter().map(|(fact, value)| (fact.into(), value))
@@ -398,26 +361,19 @@ fn output_envelope(tool: ToolKind, outcome: &CommandOutcome) -> Json {
 fn full_envelope(tool: ToolKind, outcome: &CommandOutcome) -> Json {
     let error = outcome.error.as_ref();
     let mut envelope = JsonMap::from([
-        (
-            "status".into(),
-            Json::from(if error.is_none() { "ok" } else { "error" }),
-        ),
+        ("status".into(), Json::from(if error.is_none() { "ok" } else { "error" })),
         ("error".into(), error.map_or(Json::Null, TaskError::to_json)),
         (
             "meta".into(),
             Json::object([
                 (
                     "task",
-                    error
-                        .and_then(|error| error.task.as_ref())
-                        .map_or(Json::Null, Json::from),
+                    error.and_then(|error| error.task.as_ref()).map_or(Json::Null, Json::from),
                 ),
                 ("attempt", Json::from(outcome.attempt)),
                 (
                     "duration_ms",
-                    outcome
-                        .duration
-                        .map_or(Json::Null, |duration| duration.as_ms().into()),
+                    outcome.duration.map_or(Json::Null, |duration| duration.as_ms().into()),
                 ),
             ]),
         ),
@@ -439,24 +395,15 @@ fn tool_facts(tool: ToolKind, outcome: &CommandOutcome) -> Option<(&'static str,
             return None;
         };
         let field = |key: &str| data.get(key).cloned().unwrap_or_default();
-        let facts = [
-            ("status", field("status_code")),
-            ("headers", field("headers")),
-        ];
+        let facts = [("status", field("status_code")), ("headers", field("headers"))];
         return Some(("http", Json::object(facts)));
     }
     if tool == ToolKind::Postgres {
         let code = code.unwrap_or_default();
-        return Some((
-            "pg",
-            Json::object([("code", code.clone()), ("sqlstate", code)]),
-        ));
+        return Some(("pg", Json::object([("code", code.clone()), ("sqlstate", code)])));
     }
     if tool == ToolKind::Python {
-        let details = outcome
-            .error
-            .as_ref()
-            .and_then(|error| error.details.clone());
+        let details = outcome.error.as_ref().and_then(|error| error.details.clone());
         return Some(("py", details.unwrap_or_default()));
     }
     None
@@ -470,20 +417,15 @@ impl TemplateEnvironment for ExecutionEnvironment<'_> {
                 Some(Binding::Value(id.to_string().into()))
             }
             "workload" => Some(plain_binding(
-                self.payloads
-                    .view_data(&self.state.start_event()?.workload, None),
+                self.payloads.view_data(&self.state.start_event()?.workload, None),
             )),
             "ctx" | "steps" => Some(Binding::Members(name.into())),
             "keychain" => None,
-            "output" | "outcome" => self
-                .output_variable(name)
-                .or_else(|| self.resolve_bare_name(name)),
-            "error" => self
-                .error_variable()
-                .or_else(|| self.resolve_bare_name(name)),
-            "event" => self
-                .event_variable()
-                .or_else(|| self.resolve_bare_name(name)),
+            "output" | "outcome" => {
+                self.output_variable(name).or_else(|| self.resolve_bare_name(name))
+            }
+            "error" => self.error_variable().or_else(|| self.resolve_bare_name(name)),
+            "event" => self.event_variable().or_else(|| self.resolve_bare_name(name)),
             "iter" => {
                 let iter = self.focus.iter.cloned();
                 Some(Binding::Value(iter.unwrap_or_else(Json::empty_map)))
@@ -508,11 +450,7 @@ impl TemplateEnvironment for ExecutionEnvironment<'_> {
     }
 
     fn lookup_all(&self, root: &str) -> Option<Binding> {
-        let names = self
-            .plan
-            .graph()
-            .steps()
-            .map(|step| self.plan.graph().name(step));
+        let names = self.plan.graph().steps().map(|step| self.plan.graph().name(step));
         match root {
             "ctx" => {
                 let data = names.filter_map(|name| Some((name.clone(), self.step_binding(name)?)));
@@ -522,11 +460,9 @@ impl TemplateEnvironment for ExecutionEnvironment<'_> {
                     self.lookup_name("workload")?,
                 ]))
             }
-            "steps" => {
-                Some(Binding::from_map(names.filter_map(|name| {
-                    Some((name.clone(), self.step_facts(name)?))
-                })))
-            }
+            "steps" => Some(Binding::from_map(
+                names.filter_map(|name| Some((name.clone(), self.step_facts(name)?))),
+            )),
             _ => None,
         }
     }

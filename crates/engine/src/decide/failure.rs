@@ -41,10 +41,7 @@ pub(super) fn fail_uncaught(
     step: StepIndex,
     error: TaskError,
 ) -> Result<(), DecisionError> {
-    let end = StepEnd::Failed {
-        error,
-        caught: false,
-    };
+    let end = StepEnd::Failed { error, caught: false };
     exit::record_exit(draft, step, end, &SelectedArcs::default(), None)?;
     suspension::cancel_waits(draft)
 }
@@ -55,12 +52,7 @@ fn catch_failure(
     step: StepIndex,
     error: &TaskError,
 ) -> Result<bool, StepEvalError> {
-    if draft
-        .step_plan(step)
-        .arcs
-        .iter()
-        .all(|arc| !arc.catches_failure)
-    {
+    if draft.step_plan(step).arcs.iter().all(|arc| !arc.catches_failure) {
         return Ok(false);
     }
     let pass = draft.active_pass(step)?;
@@ -86,10 +78,7 @@ fn catch_failure(
     if selected.next.is_empty() {
         return Ok(false);
     }
-    let end = StepEnd::Failed {
-        error: error.clone(),
-        caught: true,
-    };
+    let end = StepEnd::Failed { error: error.clone(), caught: true };
     exit::leave_step(draft, &mut step_exit, end, &selected, None)?;
     Ok(true)
 }

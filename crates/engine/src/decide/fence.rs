@@ -28,11 +28,8 @@ pub(super) fn check_fence(
     attempt: u32,
     worker: &WorkerId,
 ) -> Result<FenceCheck, DecisionError> {
-    let ungranted = |current| DecisionError::UngrantedAttempt {
-        command: id,
-        current,
-        found: attempt,
-    };
+    let ungranted =
+        |current| DecisionError::UngrantedAttempt { command: id, current, found: attempt };
     match &command.phase {
         CommandPhase::Pending { attempt: next, .. } => match attempt.cmp(next) {
             _ if attempt == 0 => Err(ungranted(*next)),
@@ -40,11 +37,8 @@ pub(super) fn check_fence(
             std::cmp::Ordering::Less => Ok(FenceCheck::Stale(ErrorCode::StaleAttempt)),
             std::cmp::Ordering::Greater => Err(ungranted(*next)),
         },
-        CommandPhase::Leased {
-            attempt: current,
-            worker: holder,
-            ..
-        } => match attempt.cmp(current) {
+        CommandPhase::Leased { attempt: current, worker: holder, .. } => match attempt.cmp(current)
+        {
             _ if attempt == 0 => Err(ungranted(*current)),
             std::cmp::Ordering::Equal if holder == worker => Ok(FenceCheck::Claimed),
             std::cmp::Ordering::Equal => Ok(FenceCheck::Stale(ErrorCode::NotLeaseHolder)),
@@ -59,10 +53,7 @@ pub(super) fn check_fence(
 
 /// Returns the reference to a command for events.
 pub(super) fn command_ref(draft: &Draft<'_>, id: CommandId, command: &Command) -> CommandRef {
-    let looping = draft
-        .state
-        .active_pass(command.step)
-        .and_then(StepPass::loop_ref);
+    let looping = draft.state.active_pass(command.step).and_then(StepPass::loop_ref);
     CommandRef {
         command: id,
         step: draft.step_name(command.step),
@@ -83,29 +74,17 @@ pub(super) fn claim_command(
         return Err(DecisionError::Paused);
     }
     let id = claim.command;
-    let command = draft
-        .state
-        .command(id)
-        .ok_or(DecisionError::UnknownCommand(id))?;
+    let command = draft.state.command(id).ok_or(DecisionError::UnknownCommand(id))?;
     if let CommandPhase::Leased { worker: holder, .. } = &command.phase
         && *holder != claim.worker
     {
         let holder = holder.clone();
-        return Err(DecisionError::HeldByOther {
-            command: id,
-            holder,
-        });
+        return Err(DecisionError::HeldByOther { command: id, holder });
     }
-    if let CommandPhase::Pending {
-        not_before: Some(not_before),
-        ..
-    } = command.phase
+    if let CommandPhase::Pending { not_before: Some(not_before), .. } = command.phase
         && draft.now < not_before
     {
-        return Err(DecisionError::NotBefore {
-            command: id,
-            not_before,
-        });
+        return Err(DecisionError::NotBefore { command: id, not_before });
     }
     match check_fence(id, command, claim.attempt, &claim.worker)? {
         FenceCheck::Claimed => Ok(InputVerdict::Duplicate),
@@ -132,11 +111,7 @@ pub(super) fn is_duplicate_report(state: &ExecutionState, report: &WorkerReport)
         match &pass.work {
             StepWork::Single { outcome, .. } => index.map(|_| {
                 outcome.as_ref().is_some_and(|recorded| {
-                    matches_outcome(
-                        report,
-                        Some(&recorded.output.data),
-                        recorded.error.is_some(),
-                    )
+                    matches_outcome(report, Some(&recorded.output.data), recorded.error.is_some())
                 })
             }),
             StepWork::Loop(looping) => index.map(|index| {

@@ -43,8 +43,7 @@ pub(super) fn execution_result(draft: &Draft<'_>) -> Option<EventData> {
     let output_of = |step| state.step_state(step).and_then(|step| step.output.as_ref());
     let final_output = draft.plan.final_step().and_then(output_of);
     let end_output = || draft.plan.find_step("end").and_then(output_of);
-    let output = final_output
-        .or_else(end_output)
-        .or_else(|| state.last_exit.and_then(output_of))?;
+    let output =
+        final_output.or_else(end_output).or_else(|| state.last_exit.and_then(output_of))?;
     Some(output.data.clone())
 }

@@ -44,11 +44,7 @@ pub(super) fn check_admission(
             }
         };
         if applies {
-            return Ok(if rule.allow {
-                AdmissionResult::Granted
-            } else {
-                AdmissionResult::Denied
-            });
+            return Ok(if rule.allow { AdmissionResult::Granted } else { AdmissionResult::Denied });
         }
     }
     Ok(AdmissionResult::Granted)

@@ -239,9 +239,7 @@ impl From<command_machine::MachineOutcome> for ReportOutcome {
     fn from(finished: command_machine::MachineOutcome) -> Self {
         let continuation = match finished.next_stage {
             NextStage::Callback => {
-                return Self::Suspended {
-                    started: finished.data,
-                };
+                return Self::Suspended { started: finished.data };
             }
             NextStage::Segment(continuation) => Some(continuation),
             NextStage::End => None,

@@ -73,10 +73,7 @@ fn new_command(
             (Some(request), cursor.terms.max_attempts)
         }
     };
-    let execution_priority = draft
-        .state
-        .start_event()
-        .and_then(|started| started.priority);
+    let execution_priority = draft.state.start_event().and_then(|started| started.priority);
     let deadline = match segment_start.segment {
         None => step_plan.attempt_deadline,
         Some(_) => timeout::pipeline_timeout(draft.plan.playbook(), segment_start.segment_tasks()),
@@ -88,9 +85,7 @@ fn new_command(
         segment: segment_start.segment,
         looping,
         frame,
-        tool: segment_start
-            .first_task()
-            .map_or(ToolKind::Noop, |task| task.kind.value),
+        tool: segment_start.first_task().map_or(ToolKind::Noop, |task| task.kind.value),
         max_attempts,
         deadline,
         priority: pass.priority.or(execution_priority),
@@ -125,7 +120,5 @@ fn inline_or_store_context(
     }
     let content = Json::from(context.to_json());
     let name = draft.step_name(step);
-    draft
-        .store_payload(&name, content)
-        .map(IssuedContext::External)
+    draft.store_payload(&name, content).map(IssuedContext::External)
 }

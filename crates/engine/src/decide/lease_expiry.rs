@@ -22,10 +22,7 @@ pub(super) fn expire_lease(
 ) -> Result<InputVerdict, DecisionError> {
     draft.ensure_not_ended()?;
     let id = expired.command;
-    let command = draft
-        .state
-        .command(id)
-        .ok_or(DecisionError::UnknownCommand(id))?;
+    let command = draft.state.command(id).ok_or(DecisionError::UnknownCommand(id))?;
     // Attempts that ended with a report were not lost.
     let max_attempts = command.max_attempts.saturating_add(command.retried);
     let step = command.step;
@@ -61,9 +58,7 @@ pub(super) fn expire_lease(
 
 /// Returns the delay before the next attempt of a command.
 fn retry_backoff(attempt: u32) -> Millis {
-    let factor = 1_u64
-        .checked_shl(attempt.saturating_sub(1))
-        .unwrap_or(u64::MAX);
+    let factor = 1_u64.checked_shl(attempt.saturating_sub(1)).unwrap_or(u64::MAX);
     INITIAL_BACKOFF.saturating_mul(factor).min(MAX_BACKOFF)
 }
 
@@ -74,10 +69,7 @@ fn lost_worker_error(reason: ExpiryReason, attempts: u32) -> TaskError {
         }
         ExpiryReason::Deadline => (TaskErrorKind::Timeout, "exceeded the deadline"),
     };
-    TaskError::new(
-        kind,
-        format!("the worker {problem} in each of {attempts} attempts"),
-    )
+    TaskError::new(kind, format!("the worker {problem} in each of {attempts} attempts"))
 }
 
 #[cfg(test)]
@@ -86,9 +78,8 @@ mod tests {
 
     #[test]
     fn backoff_grows_to_three_seconds() {
-        let delays: Vec<u64> = [1, 2, 3, 4, 5, 70]
-            .map(|attempt| retry_backoff(attempt).as_ms())
-            .to_vec();
+        let delays: Vec<u64> =
+            [1, 2, 3, 4, 5, 70].map(|attempt| retry_backoff(attempt).as_ms()).to_vec();
         assert_eq!(delays, [500, 1000, 2000, 3000, 3000, 3000]);
     }
 }

@@ -44,13 +44,7 @@ pub(super) fn continue_loop(
         }
     } else {
         // Another step fails the execution, so the rest can never be issued.
-        exit::record_exit(
-            draft,
-            step,
-            StepEnd::Cancelled,
-            &SelectedArcs::default(),
-            None,
-        )
+        exit::record_exit(draft, step, StepEnd::Cancelled, &SelectedArcs::default(), None)
     }
 }
 
@@ -80,10 +74,7 @@ fn fatal_iteration_error(
     }
     let index = looping.first_failed?;
     let error = looping.errors.get(&index)?.clone();
-    Some(TaskError {
-        index: Some(u64::from(index)),
-        ..error
-    })
+    Some(TaskError { index: Some(u64::from(index)), ..error })
 }
 
 /// Accumulated data and its name.
@@ -130,10 +121,7 @@ fn finish_loop(
     let errors: Vec<IterationError> = looping
         .errors
         .iter()
-        .map(|(index, error)| IterationError {
-            index: *index,
-            error: error.clone(),
-        })
+        .map(|(index, error)| IterationError { index: *index, error: error.clone() })
         .collect();
     let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
     let mut data = loop_data(iteration_results(looping), stats_json(stats), all_errors);
@@ -156,15 +144,7 @@ fn finish_loop(
     };
     let event = TriggerEvent::LoopDone;
     let data = Some(data);
-    exit::complete_step(
-        draft,
-        step,
-        StepSuccess {
-            event,
-            outcome,
-            data,
-        },
-    )
+    exit::complete_step(draft, step, StepSuccess { event, outcome, data })
 }
 
 /// Returns the results of the iterations in order, with null for failed ones. Data in the result
@@ -192,11 +172,8 @@ pub(super) fn iteration_item(
     let StepWork::Loop(looping) = &pass.work else {
         return Ok(Json::Null);
     };
-    let constant = draft
-        .step_plan(step)
-        .loop_plan
-        .as_ref()
-        .and_then(|looping| looping.items.as_ref());
+    let constant =
+        draft.step_plan(step).loop_plan.as_ref().and_then(|looping| looping.items.as_ref());
     match (&looping.items, constant) {
         (None, Some(items)) => Ok(items.get(index)),
         (None, None) => Ok(Json::Null),

@@ -113,10 +113,7 @@ impl EventExtras {
                 let mut meta = existing.cloned().unwrap_or_default();
                 let fields = fields.iter();
                 meta.extend(fields.map(|(key, field)| (key.clone(), field.clone())));
-                NewEvent {
-                    meta: Some(Json::from(meta)),
-                    ..record
-                }
+                NewEvent { meta: Some(Json::from(meta)), ..record }
             }
             Self::Record(stored) => NewEvent {
                 tenant_id: record.tenant_id,

@@ -110,9 +110,7 @@ impl FieldLocation<'_> {
         &self,
         rendered: Result<RenderedValue, RenderError>,
     ) -> Result<Json, StepEvalError> {
-        rendered
-            .map(|rendered| rendered.value)
-            .map_err(|error| self.convert_render_error(&error))
+        rendered.map(|rendered| rendered.value).map_err(|error| self.convert_render_error(&error))
     }
 
     fn convert_render_error(&self, error: &RenderError) -> StepEvalError {

@@ -47,10 +47,7 @@ pub(super) fn accept_report(
                 worker: report.worker.clone(),
                 lease_until: report.lease_until,
             };
-            draft.emit_at(
-                EventKind::CommandClaimed(Box::new(claimed)),
-                report.claimed_at,
-            )?;
+            draft.emit_at(EventKind::CommandClaimed(Box::new(claimed)), report.claimed_at)?;
         }
     }
     record_started(draft, &at, &report)?;
@@ -92,15 +89,9 @@ fn suspend_reported(
     started: Json,
 ) -> Result<InputVerdict, DecisionError> {
     let step = draft.plan.find_step(at.step.as_str());
-    let segment_start = SegmentStart::locate(
-        draft,
-        step.ok_or_else(|| draft.invariant_error("step"))?,
-        at.index,
-    )?;
-    if !segment_start
-        .first_task()
-        .is_some_and(noetl_playbook::segments::is_suspending)
-    {
+    let segment_start =
+        SegmentStart::locate(draft, step.ok_or_else(|| draft.invariant_error("step"))?, at.index)?;
+    if !segment_start.first_task().is_some_and(noetl_playbook::segments::is_suspending) {
         return Err(DecisionError::NotSuspendable(at.command));
     }
     let started = match depth_error(&started, "the data") {
@@ -119,10 +110,7 @@ fn handle_closed_command(
     if fence::is_duplicate_report(&draft.state, report) {
         return Ok(InputVerdict::Duplicate);
     }
-    let is_closed = draft
-        .state
-        .active_passes()
-        .any(|(_, pass)| pass.has_closed(report.command));
+    let is_closed = draft.state.active_passes().any(|(_, pass)| pass.has_closed(report.command));
     if draft.state.is_ended() {
         fence::ignore_report(draft, report, ErrorCode::AlreadyTerminal)
     } else if is_closed {
@@ -141,10 +129,7 @@ fn record_started(
     use crate::state::CommandStage::Claimed;
     let stage = draft.state.command(report.command).map(Command::stage);
     if report.started_at.is_some() && stage == Some(Claimed) {
-        let kind = EventKind::CommandStarted {
-            at: at.clone(),
-            attempt: report.attempt,
-        };
+        let kind = EventKind::CommandStarted { at: at.clone(), attempt: report.attempt };
         draft.emit_at(kind, report.started_at)?;
     }
     Ok(())
@@ -154,17 +139,12 @@ fn record_started(
 /// response to an earlier report repeats them.
 fn recorded_retry_count(draft: &Draft<'_>, report: &WorkerReport) -> usize {
     let command = draft.state.command(report.command);
-    let recorded = command
-        .and_then(Command::reported_retries)
-        .map_or(0, |retries| retries.count);
+    let recorded = command.and_then(Command::reported_retries).map_or(0, |retries| retries.count);
     usize::try_from(recorded.saturating_sub(report.retries_before)).unwrap_or(usize::MAX)
 }
 
 fn call_count(draft: &Draft<'_>, command: CommandId) -> u32 {
-    draft
-        .state
-        .command(command)
-        .map_or(0, |command| command.calls)
+    draft.state.command(command).map_or(0, |command| command.calls)
 }
 
 pub(super) fn record_retried_call(
@@ -176,13 +156,8 @@ pub(super) fn record_retried_call(
         at: at.clone(),
         call_index: call_count(draft, at.command),
         error: bounded_error(retry.error),
-        outcome: CallOutcome {
-            attempt: retry.attempt,
-            ..CallOutcome::default()
-        },
-        retried: Some(ScheduledRetry {
-            retry_in: retry.retry_in,
-        }),
+        outcome: CallOutcome { attempt: retry.attempt, ..CallOutcome::default() },
+        retried: Some(ScheduledRetry { retry_in: retry.retry_in }),
     }));
     draft.emit_at(kind, retry.at)?;
     Ok(())
@@ -280,12 +255,7 @@ pub(super) fn record_server_retry(
     attempt: u32,
     retry_in: Millis,
 ) -> Result<(), DecisionError> {
-    let retry = RetriedCall {
-        error,
-        attempt,
-        retry_in,
-        at: None,
-    };
+    let retry = RetriedCall { error, attempt, retry_in, at: None };
     record_retried_call(draft, at, retry)
 }
 
@@ -351,11 +321,7 @@ pub(super) fn frame_report(result: &TaskResult) -> FrameReport {
         EventData::External(_) => false,
     };
     let rows = u32::from(!is_drained);
-    FrameReport {
-        rows,
-        done: rows,
-        ..FrameReport::default()
-    }
+    FrameReport { rows, done: rows, ..FrameReport::default() }
 }
 
 /// Truncates the report of a frame for the log.
@@ -374,12 +340,7 @@ fn result_error(result: &TaskResult) -> Option<TaskError> {
         EventData::External(reference) => depth_error(reference.as_json(), "the reference"),
     };
     data_error
-        .or_else(|| {
-            result
-                .labels
-                .as_ref()
-                .and_then(|labels| depth_error(labels, "the data"))
-        })
+        .or_else(|| result.labels.as_ref().and_then(|labels| depth_error(labels, "the data")))
         .or_else(|| writes::bounds_error(&result.set))
 }
 
@@ -402,10 +363,7 @@ pub(super) fn advance_after_close(
 ) -> Result<(), DecisionError> {
     let step = closed.step;
     let pass = draft.active_pass(step)?;
-    let ctx_writes = CtxWrites {
-        index: closed.index,
-        values: closed.ctx,
-    };
+    let ctx_writes = CtxWrites { index: closed.index, values: closed.ctx };
     writes::record_writes(draft, step, pass.number, CtxSource::Task, ctx_writes)?;
     if segments::has_pending_segment(draft, step, closed.index) {
         segments::continue_pipeline(draft, step, closed.index)?;
@@ -430,15 +388,7 @@ pub(super) fn advance_after_close(
             } else {
                 let event = TriggerEvent::CallDone;
                 let data = None;
-                exit::complete_step(
-                    draft,
-                    step,
-                    StepSuccess {
-                        event,
-                        outcome,
-                        data,
-                    },
-                )?;
+                exit::complete_step(draft, step, StepSuccess { event, outcome, data })?;
             }
         }
     }

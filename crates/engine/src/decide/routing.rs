@@ -105,10 +105,8 @@ pub(super) fn select_arcs(
         if !is_candidate {
             continue;
         }
-        let location = FieldLocation {
-            step: &step_plan.name,
-            field: TemplateField::ArcWhen(index),
-        };
+        let location =
+            FieldLocation { step: &step_plan.name, field: TemplateField::ArcWhen(index) };
         let holds = match &arc.when {
             None => true,
             Some(when) => location.test_condition(&when.value, &environment)?.0,

@@ -155,12 +155,8 @@ pub(super) fn continue_pipeline(
     match pass.work {
         StepWork::Loop(_) => loops::continue_loop(draft, step, cause),
         // No pipeline is split in a loop over a cursor.
-        StepWork::Single { .. } | StepWork::Cursor(_) => exit::record_exit(
-            draft,
-            step,
-            StepEnd::Cancelled,
-            &SelectedArcs::default(),
-            None,
-        ),
+        StepWork::Single { .. } | StepWork::Cursor(_) => {
+            exit::record_exit(draft, step, StepEnd::Cancelled, &SelectedArcs::default(), None)
+        }
     }
 }

@@ -61,10 +61,7 @@ pub(super) fn try_use_grant(
         draft.grant = None;
         return Ok(true);
     }
-    let execution_priority = draft
-        .state
-        .start_event()
-        .and_then(|started| started.priority);
+    let execution_priority = draft.state.start_event().and_then(|started| started.priority);
     let request = SlotRequest {
         holder,
         slot: slot.clone(),
@@ -82,9 +79,8 @@ pub(super) fn resolve_key(
     setting: &ValueOrTemplate<std::sync::Arc<str>>,
     environment: &ExecutionEnvironment<'_>,
 ) -> Result<Text, StepEvalError> {
-    let key = location.resolve_setting(setting, environment, |value| {
-        key_from_json(value).map(Into::into)
-    })?;
+    let key = location
+        .resolve_setting(setting, environment, |value| key_from_json(value).map(Into::into))?;
     bounded_key(&key).map_err(|error| {
         let message = format!("{location}: {}", error.message);
         TaskError::new(error.kind, message).into()
@@ -139,9 +135,7 @@ pub(super) fn obsolete_requests(draft: &Draft<'_>) -> impl Iterator<Item = SlotG
     };
     let previous = draft.previous_slot_requests.iter();
     let previous = previous.filter(move |_| has_evaluated || has_ended || state.is_failing());
-    previous
-        .map(SlotRequest::to_grant)
-        .filter(move |grant| !is_needed(grant))
+    previous.map(SlotRequest::to_grant).filter(move |grant| !is_needed(grant))
 }
 
 /// Repeats the slot requests of the execution.

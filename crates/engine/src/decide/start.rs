@@ -35,11 +35,8 @@ pub(super) fn start_execution(
     let (resolved, error) = match input {
         Ok(resolved) => (resolved, None),
         Err(error) => {
-            let resolved = ResolvedStart {
-                workload: payload,
-                priority: start.priority,
-                concurrency: None,
-            };
+            let resolved =
+                ResolvedStart { workload: payload, priority: start.priority, concurrency: None };
             (resolved, Some(error))
         }
     };
@@ -106,22 +103,15 @@ fn resolve_start(
     let priority = match (start.priority, &draft.plan.playbook().priority) {
         (Some(priority), _) => Some(priority),
         (None, None) => None,
-        (None, Some(setting)) => Some(resolve_start_priority(
-            draft,
-            &setting.value,
-            start,
-            &workload,
-        )?),
+        (None, Some(setting)) => {
+            Some(resolve_start_priority(draft, &setting.value, start, &workload)?)
+        }
     };
     let concurrency = match &draft.plan.playbook().concurrency {
         None => None,
         Some(concurrency) => Some(resolve_slot(draft, concurrency, start, &workload)?),
     };
-    Ok(ResolvedStart {
-        workload,
-        priority,
-        concurrency,
-    })
+    Ok(ResolvedStart { workload, priority, concurrency })
 }
 
 /// Environment of templates at the root of the playbook.
@@ -144,18 +134,13 @@ fn resolve_slot(
     let key = match &concurrency.key {
         ValueOrTemplate::Fixed(key) => key.to_string(),
         ValueOrTemplate::Template(template) => {
-            let rendered = template
-                .value
-                .render(&root_environment(draft, start, workload));
+            let rendered = template.value.render(&root_environment(draft, start, workload));
             let rendered = rendered.map_err(|error| template_error("concurrency.key", &error))?;
             slots::key_from_json(&rendered.value).ok_or_else(invalid_key)?
         }
     };
     Ok(ExecutionSlot {
-        slot: Slot {
-            key: slots::bounded_key(&key)?,
-            limit: concurrency.limit.value,
-        },
+        slot: Slot { key: slots::bounded_key(&key)?, limit: concurrency.limit.value },
         overlap: concurrency.overlap,
     })
 }
@@ -169,9 +154,7 @@ fn resolve_start_priority(
     let rank = match setting {
         ValueOrTemplate::Fixed(rank) => Some(*rank),
         ValueOrTemplate::Template(template) => {
-            let rendered = template
-                .value
-                .render(&root_environment(draft, start, workload));
+            let rendered = template.value.render(&root_environment(draft, start, workload));
             let rendered = rendered.map_err(|error| template_error("priority", &error))?;
             rendered.value.as_i64()
         }

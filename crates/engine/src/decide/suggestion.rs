@@ -21,9 +21,7 @@ pub(super) fn suggest_members(
     let (Some(read), None) = (reads.next(), reads.next()) else {
         return None;
     };
-    (1..read.path.len())
-        .rev()
-        .find_map(|len| describe_members(&read.path[..len], environment))
+    (1..read.path.len()).rev().find_map(|len| describe_members(&read.path[..len], environment))
 }
 
 fn describe_members(path: &[Arc<str>], environment: &dyn TemplateEnvironment) -> Option<String> {

@@ -41,10 +41,7 @@ pub(super) fn fire_timer(
             };
             let fire_at = draft.state.step_deadline(draft.plan, index);
             let fire_at = check_due(draft, timer, fire_at)?;
-            let timeout = ExecutionTimer::Step {
-                step: step.clone(),
-                run: *run,
-            };
+            let timeout = ExecutionTimer::Step { step: step.clone(), run: *run };
             time_out_step(draft, index, timeout, fire_at)?;
         }
         TimerId::Command { command, timer } => {

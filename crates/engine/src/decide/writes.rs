@@ -23,10 +23,7 @@ pub(super) fn render_set<'s>(
     let mut writes = SetWrites::default();
     for entry in &set.0 {
         let target = &entry.target.value;
-        let location = FieldLocation {
-            step,
-            field: field(target),
-        };
+        let location = FieldLocation { step, field: field(target) };
         let value = location.render_value(&entry.value, environment)?;
         writes.add_write(target, value, BareName::Ctx);
     }
@@ -87,10 +84,7 @@ pub(super) struct CtxWrites {
 
 impl From<JsonMap> for CtxWrites {
     fn from(values: JsonMap) -> Self {
-        Self {
-            index: None,
-            values,
-        }
+        Self { index: None, values }
     }
 }
 

@@ -189,13 +189,7 @@ pub enum CommandTimer {
 
 impl CommandTimer {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Sleep,
-        Self::Wait,
-        Self::Child,
-        Self::Callback,
-        Self::Retry,
-    ];
+    pub const ALL: [Self; 5] = [Self::Sleep, Self::Wait, Self::Child, Self::Callback, Self::Retry];
 
     /// Name in the log.
     pub const fn as_str(self) -> &'static str {

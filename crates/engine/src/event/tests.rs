@@ -46,9 +46,7 @@ fn arb_map(value: impl Strategy<Value = Json>) -> impl Strategy<Value = JsonMap>
 
 /// Never null, since the codec does not distinguish an absent field from a null one.
 fn arb_non_null_json() -> BoxedStrategy<Json> {
-    arb_json()
-        .prop_filter("null is absent", |value| !value.is_null())
-        .boxed()
+    arb_json().prop_filter("null is absent", |value| !value.is_null()).boxed()
 }
 
 fn arb_text() -> BoxedStrategy<Text> {
@@ -120,17 +118,7 @@ fn arb_error() -> BoxedStrategy<TaskError> {
         .prop_map(|(first, second)| {
             let (kind, retryable, code, status, message) = first;
             let (details, task, attempt, index) = second;
-            TaskError {
-                kind,
-                retryable,
-                code,
-                status,
-                message,
-                details,
-                task,
-                attempt,
-                index,
-            }
+            TaskError { kind, retryable, code, status, message, details, task, attempt, index }
         })
         .boxed()
 }
@@ -149,16 +137,14 @@ fn arb_command_ref() -> BoxedStrategy<CommandRef> {
         (option::of(arb_count()), option::of(arb_count())),
         option::of(arb_loop_ref()),
     )
-        .prop_map(
-            |(command, step, run, (index, segment), looping)| CommandRef {
-                command: CommandId::from(command),
-                step,
-                run,
-                index,
-                segment,
-                looping,
-            },
-        )
+        .prop_map(|(command, step, run, (index, segment), looping)| CommandRef {
+            command: CommandId::from(command),
+            step,
+            run,
+            index,
+            segment,
+            looping,
+        })
         .boxed()
 }
 
@@ -176,16 +162,14 @@ fn arb_command_context() -> impl Strategy<Value = CommandContext> {
         arb_map(arb_json()),
         any::<bool>(),
     )
-        .prop_map(
-            |(values, steps, references, variables, is_complete)| CommandContext {
-                values,
-                steps,
-                references,
-                variables,
-                is_complete,
-                continuation: None,
-            },
-        )
+        .prop_map(|(values, steps, references, variables, is_complete)| CommandContext {
+            values,
+            steps,
+            references,
+            variables,
+            is_complete,
+            continuation: None,
+        })
 }
 
 fn arb_command_issued() -> impl Strategy<Value = CommandIssued> {
@@ -193,10 +177,8 @@ fn arb_command_issued() -> impl Strategy<Value = CommandIssued> {
         arb_command_context().prop_map(IssuedContext::Inline),
         arb_reference().prop_map(IssuedContext::External),
     ];
-    let kinds: Vec<ToolKind> = ToolKind::WORDS
-        .iter()
-        .filter_map(|name| ToolKind::parse(name))
-        .collect();
+    let kinds: Vec<ToolKind> =
+        ToolKind::WORDS.iter().filter_map(|name| ToolKind::parse(name)).collect();
     let request =
         (arb_count(), arb_count(), arb_count()).prop_map(|(max_rows, lease, heartbeat)| {
             FrameRequest {
@@ -219,13 +201,7 @@ fn arb_command_issued() -> impl Strategy<Value = CommandIssued> {
             (tool, Some(suspension), nothing)
         }),
     ];
-    let rest = (
-        work,
-        arb_count(),
-        arb_count(),
-        option::of(any::<i16>()),
-        option::of(arb_time()),
-    );
+    let rest = (work, arb_count(), arb_count(), option::of(any::<i16>()), option::of(arb_time()));
     (position, rest).prop_map(|(position, rest)| {
         let (step, run, (index, segment), looping, frame) = position;
         let ((tool, suspension, context), max_attempts, deadline, priority, not_before) = rest;
@@ -251,27 +227,15 @@ fn arb_command_issued() -> impl Strategy<Value = CommandIssued> {
 
 fn arb_call_outcome() -> BoxedStrategy<CallOutcome> {
     let captured_output = (option::of(arb_text()), option::of(arb_text()));
-    let task = (
-        arb_text(),
-        any::<bool>(),
-        arb_count(),
-        option::of(arb_count()),
-        captured_output,
-    )
-        .prop_map(
-            |(label, is_ok, attempts, duration, (stdout, stderr))| TaskReport {
-                label,
-                status: if is_ok {
-                    TaskStatus::Ok
-                } else {
-                    TaskStatus::Error
-                },
-                attempts,
-                duration: duration.map(|ms| Millis::from_ms(u64::from(ms))),
-                stdout,
-                stderr,
-            },
-        );
+    let task = (arb_text(), any::<bool>(), arb_count(), option::of(arb_count()), captured_output)
+        .prop_map(|(label, is_ok, attempts, duration, (stdout, stderr))| TaskReport {
+            label,
+            status: if is_ok { TaskStatus::Ok } else { TaskStatus::Error },
+            attempts,
+            duration: duration.map(|ms| Millis::from_ms(u64::from(ms))),
+            stdout,
+            stderr,
+        });
     (
         arb_data(),
         arb_map(arb_json()),
@@ -291,13 +255,7 @@ fn arb_call_outcome() -> BoxedStrategy<CallOutcome> {
 
 fn arb_frame_report() -> impl Strategy<Value = FrameReport> {
     let failed = (arb_count(), arb_error()).prop_map(|(row, error)| RowError { row, error });
-    (
-        arb_count(),
-        arb_count(),
-        arb_count(),
-        any::<u64>(),
-        prop::collection::vec(failed, 0..3),
-    )
+    (arb_count(), arb_count(), arb_count(), any::<u64>(), prop::collection::vec(failed, 0..3))
         .prop_map(|(rows, done, failed, bytes, errors)| FrameReport {
             rows,
             done,
@@ -315,17 +273,15 @@ fn arb_cached_result_used() -> impl Strategy<Value = CachedResultUsed> {
         1..1_000_000_i64,
         (arb_data(), option::of(arb_non_null_json())),
     )
-        .prop_map(
-            |(step, run, execution_id, seq, (data, labels))| CachedResultUsed {
-                step,
-                run,
-                origin: ResultOrigin {
-                    execution_id: ExecutionId::new(execution_id.get()).unwrap(),
-                    seq: Seq::new(seq).unwrap(),
-                },
-                result: CachedResult { data, labels },
+        .prop_map(|(step, run, execution_id, seq, (data, labels))| CachedResultUsed {
+            step,
+            run,
+            origin: ResultOrigin {
+                execution_id: ExecutionId::new(execution_id.get()).unwrap(),
+                seq: Seq::new(seq).unwrap(),
             },
-        )
+            result: CachedResult { data, labels },
+        })
 }
 
 fn arb_slot() -> impl Strategy<Value = Slot> {
@@ -333,18 +289,9 @@ fn arb_slot() -> impl Strategy<Value = Slot> {
 }
 
 fn arb_command_claimed() -> impl Strategy<Value = CommandClaimed> {
-    (
-        arb_command_ref(),
-        arb_count(),
-        arb_worker_id(),
-        option::of(arb_time()),
+    (arb_command_ref(), arb_count(), arb_worker_id(), option::of(arb_time())).prop_map(
+        |(at, attempt, worker, lease_until)| CommandClaimed { at, attempt, worker, lease_until },
     )
-        .prop_map(|(at, attempt, worker, lease_until)| CommandClaimed {
-            at,
-            attempt,
-            worker,
-            lease_until,
-        })
 }
 
 fn arb_command_event() -> impl Strategy<Value = EventKind> {
@@ -362,13 +309,7 @@ fn arb_command_event() -> impl Strategy<Value = EventKind> {
         (arb_command_ref(), arb_json())
             .prop_map(|(at, progress)| EventKind::CommandHeartbeat { at, progress }),
         arb_call_done().prop_map(|done| EventKind::CallDone(Box::new(done))),
-        (
-            arb_command_ref(),
-            arb_count(),
-            arb_error(),
-            arb_call_outcome(),
-            option::of(arb_count())
-        )
+        (arb_command_ref(), arb_count(), arb_error(), arb_call_outcome(), option::of(arb_count()))
             .prop_map(|(at, call_index, error, outcome, retry_in)| {
                 let retry_in = retry_in.map(|ms| Millis::from_ms(u64::from(ms)));
                 let retried = retry_in.map(|retry_in| ScheduledRetry { retry_in });
@@ -395,12 +336,7 @@ fn arb_command_event() -> impl Strategy<Value = EventKind> {
             option::of(arb_time())
         )
             .prop_map(|(at, attempt, reason, not_before)| {
-                let expired = CommandExpired {
-                    at,
-                    attempt,
-                    reason,
-                    not_before,
-                };
+                let expired = CommandExpired { at, attempt, reason, not_before };
                 EventKind::CommandExpired(Box::new(expired))
             }),
         arb_result_ignored().prop_map(|ignored| EventKind::ResultIgnored(Box::new(ignored))),
@@ -433,26 +369,19 @@ fn arb_result_ignored() -> impl Strategy<Value = ResultIgnored> {
         arb_worker_id(),
         (arb_digest(), arb_count(), codes),
     )
-        .prop_map(
-            |(command, step, attempt, worker, (sha256, bytes, code))| ResultIgnored {
-                command: CommandId::from(command),
-                step,
-                attempt,
-                worker,
-                sha256,
-                bytes: u64::from(bytes),
-                code,
-            },
-        )
+        .prop_map(|(command, step, attempt, worker, (sha256, bytes, code))| ResultIgnored {
+            command: CommandId::from(command),
+            step,
+            attempt,
+            worker,
+            sha256,
+            bytes: u64::from(bytes),
+            code,
+        })
 }
 
 fn arb_step_entered() -> impl Strategy<Value = StepEntered> {
-    let looping = (
-        arb_count(),
-        arb_text(),
-        option::of(arb_data()),
-        option::of(arb_count()),
-    )
+    let looping = (arb_count(), arb_text(), option::of(arb_data()), option::of(arb_count()))
         .prop_map(|(iterations, iterator, items, max_in_flight)| LoopEntered {
             iterations,
             iterator,
@@ -469,55 +398,35 @@ fn arb_step_entered() -> impl Strategy<Value = StepEntered> {
     let scopes = prop::sample::select(vec![CacheScope::Playbook, CacheScope::Tenant]);
     let cache =
         (scopes, arb_digest()).prop_map(|(scope, key_sha256)| CacheKey { scope, key_sha256 });
-    let settings = (
-        option::of(any::<i16>()),
-        option::of(arb_slot()),
-        option::of(cache),
-    );
+    let settings = (option::of(any::<i16>()), option::of(arb_slot()), option::of(cache));
     (arb_step_name(), arb_count(), arrivals, work, settings).prop_map(
         |(step, run, arrivals, work, settings)| {
             let (looping, cursor) = work;
             let (priority, slot, cache) = settings;
-            StepEntered {
-                step,
-                run,
-                arrivals,
-                looping,
-                cursor,
-                priority,
-                slot,
-                cache,
-            }
+            StepEntered { step, run, arrivals, looping, cursor, priority, slot, cache }
         },
     )
 }
 
 fn arb_cursor_entered() -> impl Strategy<Value = CursorEntered> {
     let times = (arb_count(), arb_count(), arb_count());
-    (
-        arb_text(),
-        arb_count(),
-        arb_count(),
-        times,
-        (arb_count(), arb_count()),
+    (arb_text(), arb_count(), arb_count(), times, (arb_count(), arb_count())).prop_map(
+        |(iterator, chains, max_rows, times, (bytes, max_attempts))| {
+            let ms = |ms| Millis::from_ms(u64::from(ms));
+            CursorEntered {
+                iterator,
+                terms: CursorSettings {
+                    chains,
+                    max_rows,
+                    max_time: ms(times.0),
+                    max_bytes: ByteSize::from_bytes(u64::from(bytes)),
+                    lease: ms(times.1),
+                    heartbeat: ms(times.2),
+                    max_attempts,
+                },
+            }
+        },
     )
-        .prop_map(
-            |(iterator, chains, max_rows, times, (bytes, max_attempts))| {
-                let ms = |ms| Millis::from_ms(u64::from(ms));
-                CursorEntered {
-                    iterator,
-                    terms: CursorSettings {
-                        chains,
-                        max_rows,
-                        max_time: ms(times.0),
-                        max_bytes: ByteSize::from_bytes(u64::from(bytes)),
-                        lease: ms(times.1),
-                        heartbeat: ms(times.2),
-                        max_attempts,
-                    },
-                }
-            },
-        )
 }
 
 fn arb_step_event() -> impl Strategy<Value = EventKind> {
@@ -536,66 +445,27 @@ fn arb_step_event() -> impl Strategy<Value = EventKind> {
     let sources = prop::sample::select(vec![CtxSource::Task, CtxSource::Step, CtxSource::Arc]);
     prop_oneof![
         arb_step_entered().prop_map(|entered| EventKind::StepEntered(Box::new(entered))),
-        (
-            arb_step_name(),
-            arb_count(),
-            end,
-            next(),
-            option::of(arb_data())
-        )
-            .prop_map(|(step, run, end, next, data)| {
-                EventKind::StepExited(Box::new(StepExited {
-                    step,
-                    run,
-                    end,
-                    next,
-                    data,
-                }))
-            }),
+        (arb_step_name(), arb_count(), end, next(), option::of(arb_data())).prop_map(
+            |(step, run, end, next, data)| {
+                EventKind::StepExited(Box::new(StepExited { step, run, end, next, data }))
+            }
+        ),
         (arb_step_name(), reason)
             .prop_map(|(step, reason)| { EventKind::StepSkipped(StepSkipped { step, reason }) }),
         arb_loop_done().prop_map(|done| EventKind::LoopDone(Box::new(done))),
-        (
-            arb_step_name(),
-            arb_count(),
-            option::of(arb_count()),
-            sources,
-            arb_map(arb_json())
-        )
+        (arb_step_name(), arb_count(), option::of(arb_count()), sources, arb_map(arb_json()))
             .prop_map(|(step, run, index, source, values)| {
-                EventKind::CtxUpdated(Box::new(CtxUpdated {
-                    step,
-                    run,
-                    index,
-                    source,
-                    values,
-                }))
+                EventKind::CtxUpdated(Box::new(CtxUpdated { step, run, index, source, values }))
             }),
     ]
 }
 
 fn arb_loop_done() -> impl Strategy<Value = LoopDone> {
-    let stats = (
-        arb_count(),
-        arb_count(),
-        arb_count(),
-        option::of(arb_count()),
-    )
-        .prop_map(|(total, success, failed, frames)| LoopStats {
-            total,
-            success,
-            failed,
-            frames,
-        });
+    let stats = (arb_count(), arb_count(), arb_count(), option::of(arb_count()))
+        .prop_map(|(total, success, failed, frames)| LoopStats { total, success, failed, frames });
     let failed =
         (arb_count(), arb_error()).prop_map(|(index, error)| IterationError { index, error });
-    (
-        arb_step_name(),
-        arb_count(),
-        arb_event_id(),
-        stats,
-        prop::collection::vec(failed, 0..2),
-    )
+    (arb_step_name(), arb_count(), arb_event_id(), stats, prop::collection::vec(failed, 0..2))
         .prop_map(|(step, run, loop_id, stats, errors)| LoopDone {
             step,
             run,
@@ -606,12 +476,7 @@ fn arb_loop_done() -> impl Strategy<Value = LoopDone> {
 }
 
 fn arb_playbook_started() -> impl Strategy<Value = PlaybookStarted> {
-    let ids = (
-        arb_event_id(),
-        arb_event_id(),
-        option::of(arb_event_id()),
-        option::of(arb_time()),
-    );
+    let ids = (arb_event_id(), arb_event_id(), option::of(arb_event_id()), option::of(arb_time()));
     let overlaps = vec![
         ConcurrencyOverlap::Queue,
         ConcurrencyOverlap::Skip,
@@ -677,10 +542,7 @@ fn arb_playbook_event() -> impl Strategy<Value = EventKind> {
         option::of(arb_data()).prop_map(|result| EventKind::PlaybookCompleted { result }),
         (arb_error(), prop::collection::vec(arb_step_name(), 0..3)).prop_map(
             |(error, failed_steps)| {
-                EventKind::PlaybookFailed(Box::new(PlaybookFailed {
-                    error,
-                    failed_steps,
-                }))
+                EventKind::PlaybookFailed(Box::new(PlaybookFailed { error, failed_steps }))
             }
         ),
         (timer, arb_time()).prop_map(|(timer, fire_at)| EventKind::TimerFired { timer, fire_at }),
@@ -697,20 +559,15 @@ pub(crate) fn arb_event() -> impl Strategy<Value = Event> {
         arb_playbook_event(),
         suspension::arb_suspension_event()
     ];
-    (
-        1..1_000_000_i64,
-        arb_event_id(),
-        arb_time(),
-        option::of(arb_event_id()),
-        kind,
-    )
-        .prop_map(|(seq, event_id, time, cause, kind)| Event {
+    (1..1_000_000_i64, arb_event_id(), arb_time(), option::of(arb_event_id()), kind).prop_map(
+        |(seq, event_id, time, cause, kind)| Event {
             seq: Seq::new(seq).unwrap(),
             event_id,
             time,
             cause,
             kind,
-        })
+        },
+    )
 }
 
 fn execution_header() -> ExecutionHeader {

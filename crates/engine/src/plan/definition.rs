@@ -18,11 +18,7 @@ pub(super) fn definition_digest(
     if step.spec.cache.is_none() {
         return Ok(None);
     }
-    let calls_workbook = step
-        .tool
-        .tasks()
-        .iter()
-        .any(|task| task.kind.value == ToolKind::Workbook);
+    let calls_workbook = step.tool.tasks().iter().any(|task| task.kind.value == ToolKind::Workbook);
     let workbook = calls_workbook.then_some(&playbook.workbook);
     let parts = [
         serialize_part(step, &step.tool)?,

@@ -52,10 +52,7 @@ pub struct PlanDefaults {
 
 impl Default for PlanDefaults {
     fn default() -> Self {
-        Self {
-            inline_max: MAX_INLINE_SIZE,
-            max_attempts: MaxAttempts::default(),
-        }
+        Self { inline_max: MAX_INLINE_SIZE, max_attempts: MaxAttempts::default() }
     }
 }
 
@@ -300,18 +297,15 @@ impl LoopPlan {
             .is_some_and(|looping| matches!(looping.source, LoopSource::Cursor(_)));
         let is_parallel = spec.is_some_and(|spec| spec.mode == LoopMode::Parallel);
         let setting = spec.and_then(|spec| spec.max_in_flight.as_ref());
-        let items = step
-            .looping
-            .as_ref()
-            .and_then(|looping| match &looping.source {
-                LoopSource::In(items) => items.as_const(),
-                LoopSource::Cursor(_) => None,
-            });
+        let items = step.looping.as_ref().and_then(|looping| match &looping.source {
+            LoopSource::In(items) => items.as_const(),
+            LoopSource::Cursor(_) => None,
+        });
         Self {
-            iterator: step.looping.as_ref().map_or_else(
-                || "item".into(),
-                |looping| Text::from(&*looping.iterator.value),
-            ),
+            iterator: step
+                .looping
+                .as_ref()
+                .map_or_else(|| "item".into(), |looping| Text::from(&*looping.iterator.value)),
             is_parallel,
             is_best_effort: step.spec.policy.failure.mode == FailureMode::BestEffort,
             max_in_flight: match setting.map(|width| &width.value) {
@@ -332,12 +326,7 @@ fn task_labels(step: &Step) -> StepDataLabels {
         Tool::Single(_) => &[],
         Tool::Pipeline(tasks) => tasks.as_slice(),
     };
-    StepDataLabels::Names(
-        tasks
-            .iter()
-            .map(|task| Arc::clone(&task.label.value))
-            .collect(),
-    )
+    StepDataLabels::Names(tasks.iter().map(|task| Arc::clone(&task.label.value)).collect())
 }
 
 fn extraction_rules(step: &Step) -> ExtractionRules {
@@ -349,10 +338,7 @@ fn extraction_rules(step: &Step) -> ExtractionRules {
 }
 
 fn max_inline_size(playbook: &Playbook, step: &Step, defaults: PlanDefaults) -> ByteSize {
-    let configured = step
-        .output
-        .as_ref()
-        .and_then(|output| output.inline_max_bytes);
+    let configured = step.output.as_ref().and_then(|output| output.inline_max_bytes);
     match configured {
         Some(bytes) => bytes,
         None if playbook.executor.spec.policy.reference_first => ByteSize::default(),

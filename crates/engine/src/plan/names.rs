@@ -21,9 +21,7 @@ impl NameIndex {
     pub(super) fn candidates(&self, name: &str) -> impl Iterator<Item = StepIndex> {
         let hash = fnv1a_hash(name);
         let first = self.0.partition_point(|(other, _)| *other < hash);
-        let candidates = self.0[first..]
-            .iter()
-            .take_while(move |(other, _)| *other == hash);
+        let candidates = self.0[first..].iter().take_while(move |(other, _)| *other == hash);
         candidates.map(|(_, step)| *step)
     }
 }

@@ -29,8 +29,5 @@ pub(super) fn reachable_sets(graph: &StepGraph) -> Vec<StepSet> {
         }
         by_component.push(reached);
     }
-    graph
-        .steps()
-        .map(|step| by_component[graph.component(step) as usize].clone())
-        .collect()
+    graph.steps().map(|step| by_component[graph.component(step) as usize].clone()).collect()
 }

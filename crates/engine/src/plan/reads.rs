@@ -101,10 +101,7 @@ const ITERATION_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
 pub(super) fn context_needs(playbook: &Playbook, step: &Step) -> ContextNeeds {
     let mut collector = ReadCollector {
         playbook,
-        iterator: step
-            .looping
-            .as_ref()
-            .map(|looping| &*looping.iterator.value),
+        iterator: step.looping.as_ref().map(|looping| &*looping.iterator.value),
         paths: BTreeSet::new(),
         item: false,
         everything: false,
@@ -145,12 +142,8 @@ struct ReadCollector<'p> {
 impl<'p> ReadCollector<'p> {
     fn visit_task(&mut self, step: &'p Step, task: &'p Task) {
         let no_inputs = BTreeSet::new();
-        let inputs: BTreeSet<&str> = step
-            .input
-            .iter()
-            .chain(&task.input)
-            .map(|field| &*field.name.value)
-            .collect();
+        let inputs: BTreeSet<&str> =
+            step.input.iter().chain(&task.input).map(|field| &*field.name.value).collect();
         self.visit_fields(&task.input, &no_inputs);
         self.everything |= needs_full_context(task);
         if let Some(auth) = &task.auth {
@@ -256,10 +249,7 @@ impl<'p> ReadCollector<'p> {
                 continue;
             }
             let no_inputs = BTreeSet::new();
-            for value in [&entry.auth, &entry.token, &entry.endpoint]
-                .into_iter()
-                .flatten()
-            {
+            for value in [&entry.auth, &entry.token, &entry.endpoint].into_iter().flatten() {
                 self.visit_dynamic(value, &no_inputs);
             }
             for fields in [&entry.map, &entry.headers, &entry.data] {

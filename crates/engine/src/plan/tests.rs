@@ -27,17 +27,13 @@ fn playbook_settings_override_defaults() {
 ";
     let inline = |plan: &Plan| -> Vec<u64> {
         let steps = plan.graph().steps();
-        steps
-            .map(|step| plan.step(step).inline_max.as_bytes())
-            .collect()
+        steps.map(|step| plan.step(step).inline_max.as_bytes()).collect()
     };
     let plan = build_plan(steps);
     assert_eq!(inline(&plan), [MAX_INLINE_SIZE.as_bytes(), 7]);
     assert_eq!(plan.defaults().max_attempts.get(), 3);
-    let defaults = PlanDefaults {
-        inline_max: ByteSize::from_kib(1),
-        max_attempts: MaxAttempts::clamped(5),
-    };
+    let defaults =
+        PlanDefaults { inline_max: ByteSize::from_kib(1), max_attempts: MaxAttempts::clamped(5) };
     let overridden = plan.with_defaults(defaults);
     assert_eq!(inline(&overridden), [1024, 7]);
     assert_eq!(overridden.defaults(), defaults);
@@ -59,11 +55,7 @@ fn render_context_needs(plan: &Plan) -> String {
                 paths.join(", ")
             }
         };
-        let item = if step_plan.context_needs.item {
-            " + item"
-        } else {
-            ""
-        };
+        let item = if step_plan.context_needs.item { " + item" } else { "" };
         let _ = writeln!(text, "{:<10} {values}{item}", step_plan.name);
     }
     text
@@ -125,10 +117,7 @@ workflow:
     tool: { kind: noop, result: "{{ row.id }} {{ iter.row.id }} {{ _index }} {{ ctx.n }}" }
 "#,
     );
-    assert_eq!(
-        render_context_needs(&plan),
-        "each       ctx.n, ctx.schema, queue, workload.db\n"
-    );
+    assert_eq!(render_context_needs(&plan), "each       ctx.n, ctx.schema, queue, workload.db\n");
     let step = plan.step(plan.find_step("each").unwrap());
     assert_eq!(step.attempt_deadline.to_string(), "1d");
 }
@@ -144,15 +133,9 @@ fn identical_steps_share_definition_digest() {
     };
     let one = digest_of("a", "tool: { kind: noop, result: 1 }");
     assert!(one.is_some());
-    assert_eq!(
-        one,
-        digest_of("b", "desc: x, tool: { kind: noop, result: 1 }")
-    );
+    assert_eq!(one, digest_of("b", "desc: x, tool: { kind: noop, result: 1 }"));
     assert_ne!(one, digest_of("a", "tool: { kind: noop, result: 2 }"));
-    assert_ne!(
-        one,
-        digest_of("a", "input: { x: 1 }, tool: { kind: noop, result: 1 }")
-    );
+    assert_ne!(one, digest_of("a", "input: { x: 1 }, tool: { kind: noop, result: 1 }"));
 }
 
 #[test]
@@ -169,9 +152,8 @@ workflow:
 ",
     );
     let steps = plan.graph().steps();
-    let deadlines: Vec<String> = steps
-        .map(|step| plan.step(step).attempt_deadline.to_string())
-        .collect();
+    let deadlines: Vec<String> =
+        steps.map(|step| plan.step(step).attempt_deadline.to_string()).collect();
     assert_eq!(deadlines, ["100s", "30s", "5s", "130s", "1d"]);
 }
 

@@ -21,9 +21,7 @@ pub(super) fn fold_command(
     // Most events have an existing entry, so the key is copied only for new ones.
     let entry = match commands.get_mut(id) {
         Some(entry) => entry,
-        None => commands
-            .entry(id.into())
-            .or_insert_with_key(|id| new_command_entry(id, view)),
+        None => commands.entry(id.into()).or_insert_with_key(|id| new_command_entry(id, view)),
     };
     entry.last_event_id = view.number;
     let is_ended = entry.terminal_event_id.is_some();

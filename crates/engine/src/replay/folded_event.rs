@@ -68,10 +68,7 @@ impl<'e> FoldedEvent<'e> {
             return None;
         }
         let id = self.event.aggregate_id?;
-        let bare = id
-            .strip_prefix(kind)
-            .and_then(|rest| rest.strip_prefix('/'))
-            .unwrap_or(id);
+        let bare = id.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')).unwrap_or(id);
         (!bare.is_empty()).then_some(bare)
     }
 

@@ -20,9 +20,7 @@ pub(super) fn fold_frame(
     };
     let entry = match frames.get_mut(id) {
         Some(entry) => entry,
-        None => frames
-            .entry(id.into())
-            .or_insert_with_key(|id| new_frame_entry(id, view)),
+        None => frames.entry(id.into()).or_insert_with_key(|id| new_frame_entry(id, view)),
     };
     entry.last_event_id = view.number;
     fill_frame(entry, view);

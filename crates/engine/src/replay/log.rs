@@ -40,10 +40,7 @@ pub struct LogError {
 impl LogReader {
     /// Creates a reader for an execution. Its events need not name it.
     pub fn for_execution(execution_id: Option<ExecutionId>) -> Self {
-        Self {
-            execution_id,
-            ..Self::default()
-        }
+        Self { execution_id, ..Self::default() }
     }
 
     /// Execution of the log, if known.
@@ -57,20 +54,15 @@ impl LogReader {
         if line.trim().is_empty() {
             return Ok(None);
         }
-        let record = self.read_event(line).map_err(|message| LogError {
-            line: self.lines,
-            message,
-        })?;
+        let record =
+            self.read_event(line).map_err(|message| LogError { line: self.lines, message })?;
         Ok(Some(record))
     }
 
     fn read_event(&mut self, line: &str) -> Result<EventRecord, String> {
         let value = parse(line.trim().as_bytes()).map_err(|error| error.to_string())?;
         let Some(map) = value.as_map() else {
-            return Err(format!(
-                "an event is an object, not a {}",
-                value.type_name()
-            ));
+            return Err(format!("an event is an object, not a {}", value.type_name()));
         };
         let mut map = map.clone();
         self.fill_in(&mut map);
@@ -105,19 +97,13 @@ impl LogReader {
             event.created_at.max(last)
         });
         self.recorded = Some(recorded);
-        Ok(EventRecord {
-            event,
-            seq,
-            ingest_time: recorded,
-            envelope_checksum: None,
-        })
+        Ok(EventRecord { event, seq, ingest_time: recorded, envelope_checksum: None })
     }
 
     /// Fills in fields that an event may omit.
     fn fill_in(&self, map: &mut JsonMap) {
         let is_blank = |key: &str| {
-            map.get(key)
-                .is_none_or(|value| value.is_null() || value.as_str() == Some(""))
+            map.get(key).is_none_or(|value| value.is_null() || value.as_str() == Some(""))
         };
         if is_blank("execution_id")
             && let Some(id) = self.execution_id

@@ -19,17 +19,15 @@ pub(super) fn fold_loop(
     };
     let entry = match loops.get_mut(&*id) {
         Some(entry) => entry,
-        None => loops
-            .entry((&*id).into())
-            .or_insert_with_key(|id| LoopEntry {
-                completed: false,
-                done: 0,
-                failed: 0,
-                last_event_id: view.number,
-                loop_id: id.clone(),
-                step_name: None,
-                total: None,
-            }),
+        None => loops.entry((&*id).into()).or_insert_with_key(|id| LoopEntry {
+            completed: false,
+            done: 0,
+            failed: 0,
+            last_event_id: view.number,
+            loop_id: id.clone(),
+            step_name: None,
+            total: None,
+        }),
     };
     entry.last_event_id = view.number;
     if entry.step_name.is_none() {

@@ -27,12 +27,7 @@ pub struct OrderedFold {
 impl OrderedFold {
     /// Starts from the fold of no events.
     pub fn new(empty: ReplayState) -> Self {
-        Self {
-            state: empty,
-            folded: Vec::new(),
-            waiting: BTreeMap::new(),
-            end: None,
-        }
+        Self { state: empty, folded: Vec::new(), waiting: BTreeMap::new(), end: None }
     }
 
     /// Ignores all events after a seq that was already received.

@@ -28,10 +28,7 @@ pub fn summarize_reference(reference: &Json) -> ReferenceSummary {
         rows.and_then(|rows| rows.get("ipc")),
     ];
     let find = |key: &str| {
-        let mut found = sources
-            .iter()
-            .flatten()
-            .filter_map(|source| source.get(key));
+        let mut found = sources.iter().flatten().filter_map(|source| source.get(key));
         found.find(|value| !value.is_null())
     };
     let text = |key: &str| find(key).and_then(text_from_json);
@@ -49,7 +46,5 @@ pub fn summarize_reference(reference: &Json) -> ReferenceSummary {
 }
 
 fn text_from_json(value: &Json) -> Option<Text> {
-    JsonRef::Tree(value)
-        .as_name_or_id()
-        .map(|name| Text::from(&*name))
+    JsonRef::Tree(value).as_name_or_id().map(|name| Text::from(&*name))
 }

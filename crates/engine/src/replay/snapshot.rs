@@ -58,9 +58,7 @@ impl ReplayState {
         let stored: StoredSnapshot<ReplayedState> =
             serde_json::from_slice(bytes).map_err(ReplaySnapshotError::Unreadable)?;
         if stored.fold_version != REPLAY_FOLD_VERSION {
-            return Err(ReplaySnapshotError::OtherVersion {
-                found: stored.fold_version,
-            });
+            return Err(ReplaySnapshotError::OtherVersion { found: stored.fold_version });
         }
         Ok(Self {
             replayed: stored.state,

@@ -18,9 +18,7 @@ pub(super) fn fold_stage(
     };
     let entry = match stages.get_mut(id) {
         Some(entry) => entry,
-        None => stages
-            .entry(id.into())
-            .or_insert_with_key(|id| new_stage_entry(id, view)),
+        None => stages.entry(id.into()).or_insert_with_key(|id| new_stage_entry(id, view)),
     };
     entry.last_event_id = view.number;
     match kind {
@@ -68,9 +66,7 @@ fn new_stage_entry(id: &Text, view: &FoldedEvent<'_>) -> StageEntry {
 /// Fills the constant fields of a stage. The first value is kept.
 fn fill_stage(entry: &mut StageEntry, view: &FoldedEvent<'_>) {
     if entry.kind.is_none() {
-        entry.kind = view
-            .meta_text(Key::Kind)
-            .or_else(|| view.meta_text(Key::StageKind));
+        entry.kind = view.meta_text(Key::Kind).or_else(|| view.meta_text(Key::StageKind));
     }
     if entry.step_name.is_none() {
         entry.step_name = view.step_name();

@@ -90,11 +90,7 @@ impl ReplayState {
     }
 
     pub(super) fn from_replayed(replayed: ReplayedState) -> Self {
-        Self {
-            replayed,
-            stored_warnings: Vec::new(),
-            warning_count: 0,
-        }
+        Self { replayed, stored_warnings: Vec::new(), warning_count: 0 }
     }
 
     /// Folds the next event.
@@ -116,11 +112,7 @@ impl ReplayState {
         let (event_id, seq) = (event.event_id, event.seq);
         let expected = self.version().next_seq();
         if seq != expected {
-            return Err(ReplayError::Gap {
-                event_id,
-                found: seq,
-                expected,
-            });
+            return Err(ReplayError::Gap { event_id, found: seq, expected });
         }
         if event.execution_id != self.replayed.execution_id {
             return Err(ReplayError::OtherExecution {
@@ -130,12 +122,7 @@ impl ReplayState {
                 expected: self.replayed.execution_id,
             });
         }
-        self.fold_event(event)
-            .map_err(|cause| ReplayError::Damaged {
-                event_id,
-                seq,
-                cause,
-            })
+        self.fold_event(event).map_err(|cause| ReplayError::Damaged { event_id, seq, cause })
     }
 
     fn fold_event(&mut self, event: &ReplayRow<'_>) -> Result<(), InvalidJson> {

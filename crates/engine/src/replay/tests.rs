@@ -3,11 +3,7 @@ use noetl_types::{EventStatus, ExecutionId, Json, OrganizationId, TenantId};
 use super::*;
 
 fn empty_state() -> ReplayState {
-    ReplayState::new(
-        TenantId::default(),
-        OrganizationId::default(),
-        ExecutionId::new(9).unwrap(),
-    )
+    ReplayState::new(TenantId::default(), OrganizationId::default(), ExecutionId::new(9).unwrap())
 }
 
 fn replay_log(log: &str) -> ReplayState {
@@ -38,9 +34,7 @@ fn assert_parts(log: &str, parts: &[(&str, &str)]) {
     let json = to_json(&replay_log(log));
     for (path, expected) in parts {
         let found = json_at(&json, path);
-        let found = found
-            .as_str()
-            .map_or_else(|| found.to_string(), str::to_owned);
+        let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
         assert_eq!(found, *expected, "{path} of {json}");
     }
 }
@@ -61,19 +55,10 @@ fn folds_execution_status() {
     let entered = r#"{"event_id":2,"event_type":"step_enter","node_name":"a"}"#;
     let done = r#"{"event_id":3,"event_type":"command_completed","node_name":"b"}"#;
     let end = r#"{"event_id":4,"event_type":"playbook_completed","node_name":"path"}"#;
-    assert_parts(
-        started,
-        &[
-            ("execution|status", "UNKNOWN"),
-            ("execution|last_node_name", "null"),
-        ],
-    );
+    assert_parts(started, &[("execution|status", "UNKNOWN"), ("execution|last_node_name", "null")]);
     assert_parts(
         &[started, entered].join("\n"),
-        &[
-            ("execution|status", "RUNNING"),
-            ("execution|last_node_name", "a"),
-        ],
+        &[("execution|status", "RUNNING"), ("execution|last_node_name", "a")],
     );
     assert_parts(
         &[started, entered, done, end].join("\n"),
@@ -165,15 +150,10 @@ fn checksum_is_independent_of_json_formatting() {
     let other = replay_log(&object(r#"{"n":123456789012345678,"a":100,"bb":1}"#));
     assert_eq!(one.checksums(), other.checksums());
     let text = to_json(&one).to_string();
-    assert!(
-        text.contains(r#""attributes":{"a":100,"bb":1,"n":123456789012345678}"#),
-        "{text}"
-    );
+    assert!(text.contains(r#""attributes":{"a":100,"bb":1,"n":123456789012345678}"#), "{text}");
     // The reader rejects duplicate keys.
     let twice = object(r#"{"a":1,"a":3}"#);
-    let error = LogReader::for_execution(ExecutionId::new(9).ok())
-        .read(&twice)
-        .unwrap_err();
+    let error = LogReader::for_execution(ExecutionId::new(9).ok()).read(&twice).unwrap_err();
     assert_eq!(error.line, 1);
 }
 
@@ -222,10 +202,7 @@ fn folds_frames() {
             ("frames|f|stage_id", "s"),
             ("frames|f|command_id", "4"),
             ("frames|f|row_count", "5"),
-            (
-                "frames|f|output_ref_summary",
-                r#"{"ref":"u","row_count":5,"sha256":"d"}"#,
-            ),
+            ("frames|f|output_ref_summary", r#"{"ref":"u","row_count":5,"sha256":"d"}"#),
             ("frames|g|status", "FAILED"),
             ("frames|g|row_count", "0"),
             ("frames|g|parent_frame_id", "f"),
@@ -293,13 +270,7 @@ fn folds_business_objects() {
         ],
     );
     let json = to_json(&replay_log(log));
-    assert_eq!(
-        json_at(&json, "execution|payload_refs")
-            .as_list()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(json_at(&json, "execution|payload_refs").as_list().unwrap().len(), 1);
 }
 
 #[test]
@@ -335,32 +306,17 @@ fn rejects_gaps_and_duplicate_seqs() {
     let other = read(r#"{"execution_id":8,"seq":2,"event_id":2}"#);
     let conflicting = read(r#"{"execution_id":9,"seq":1,"event_id":4}"#);
     let gap = fold_records(empty_state(), vec![third.clone(), first.clone()]).unwrap_err();
-    assert_eq!(
-        gap.to_string(),
-        "event 3 has seq 3, but seq 2 is next: the log has a gap"
-    );
+    assert_eq!(gap.to_string(), "event 3 has seq 3, but seq 2 is next: the log has a gap");
     let mut state = OrderedFold::new(empty_state());
     state.push(third).unwrap();
     state.push(first.clone()).unwrap();
     state.push(first.clone()).unwrap();
-    assert!(matches!(
-        state.push(conflicting.clone()),
-        Err(ReplayError::DuplicateSeq { .. })
-    ));
+    assert!(matches!(state.push(conflicting.clone()), Err(ReplayError::DuplicateSeq { .. })));
     assert_eq!(state.clone().finish().unwrap_err(), gap);
-    assert!(matches!(
-        state.push(other),
-        Err(ReplayError::OtherExecution { .. })
-    ));
+    assert!(matches!(state.push(other), Err(ReplayError::OtherExecution { .. })));
     let error = fold_records(empty_state(), vec![first.clone(), conflicting]).unwrap_err();
     assert!(matches!(error, ReplayError::DuplicateSeq { .. }));
-    assert_eq!(
-        fold_records(empty_state(), vec![first.clone(), first])
-            .unwrap()
-            .version()
-            .get(),
-        1
-    );
+    assert_eq!(fold_records(empty_state(), vec![first.clone(), first]).unwrap().version().get(), 1);
 }
 
 #[test]
@@ -377,9 +333,7 @@ fn reports_line_of_invalid_event() {
             "line 1: event 7: 0 is not a seq: the first event of an execution has 1",
         ),
     ] {
-        let error = LogReader::for_execution(ExecutionId::new(9).ok())
-            .read(line)
-            .unwrap_err();
+        let error = LogReader::for_execution(ExecutionId::new(9).ok()).read(line).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     let mut reader = LogReader::for_execution(ExecutionId::new(9).ok());
@@ -395,10 +349,7 @@ fn rejects_damaged_snapshot() {
         {"event_id":2}"#;
     let state = replay_log(log);
     let (bytes, checksum) = state.to_snapshot().unwrap();
-    assert_eq!(
-        ReplayState::from_snapshot(&bytes, &checksum).unwrap(),
-        state
-    );
+    assert_eq!(ReplayState::from_snapshot(&bytes, &checksum).unwrap(), state);
     let mut damaged = bytes.clone();
     damaged[20] ^= 1;
     assert!(matches!(

@@ -126,12 +126,8 @@ impl Command {
     pub(crate) fn stage(&self) -> CommandStage {
         match &self.phase {
             CommandPhase::Pending { .. } => CommandStage::Pending,
-            CommandPhase::Leased {
-                is_running: false, ..
-            } => CommandStage::Claimed,
-            CommandPhase::Leased {
-                is_running: true, ..
-            } => CommandStage::Running,
+            CommandPhase::Leased { is_running: false, .. } => CommandStage::Claimed,
+            CommandPhase::Leased { is_running: true, .. } => CommandStage::Running,
             CommandPhase::Suspended(_) => CommandStage::Suspended,
             CommandPhase::Spent => CommandStage::Spent,
             CommandPhase::Called(result) => match result.outcome.error {

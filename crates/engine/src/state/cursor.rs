@@ -110,9 +110,7 @@ impl CursorState {
         };
         self.success = self.success.saturating_add(report.done);
         self.failed = self.failed.saturating_add(failed);
-        self.total = self
-            .total
-            .saturating_add(report.done.saturating_add(failed));
+        self.total = self.total.saturating_add(report.done.saturating_add(failed));
         if report.rows > 0 || closed.error.is_some() {
             self.frames = self.frames.saturating_add(1);
         }
@@ -121,23 +119,16 @@ impl CursorState {
         } else {
             self.ask = self.next_frame_rows(&report, closed.duration);
         }
-        let end = FrameEnd {
-            is_failed: closed.error.is_some(),
-            rows: report.rows,
-            done: report.done,
-        };
+        let end =
+            FrameEnd { is_failed: closed.error.is_some(), rows: report.rows, done: report.done };
         self.record_closed_frame(closed.command, end);
         let index = closed.frame;
         for row in report.errors {
-            self.record_error(IterationError {
-                index,
-                error: row.error,
-            });
+            self.record_error(IterationError { index, error: row.error });
         }
         if let Some(error) = closed.error {
             let failed = IterationError { index, error };
-            self.first_failed
-                .get_or_insert_with(|| Arc::new(failed.clone()));
+            self.first_failed.get_or_insert_with(|| Arc::new(failed.clone()));
             self.record_error(failed);
         }
     }
@@ -167,11 +158,7 @@ impl CursorState {
         let (bytes, time) = (report.bytes, duration.unwrap_or_default().as_ms());
         let (max_bytes, max_time) = (self.terms.max_bytes.as_bytes(), self.terms.max_time.as_ms());
         let fitting = |used: u64, limit: u64| {
-            if used > limit {
-                Some(rows.saturating_mul(limit) / used)
-            } else {
-                None
-            }
+            if used > limit { Some(rows.saturating_mul(limit) / used) } else { None }
         };
         let smaller = [fitting(bytes, max_bytes), fitting(time, max_time)];
         let rows_to_request = match smaller.into_iter().flatten().min() {
@@ -213,11 +200,7 @@ mod tests {
             command: CommandId::new(command).unwrap(),
             frame: 0,
             error: None,
-            report: Some(FrameReport {
-                rows,
-                done: rows,
-                ..FrameReport::default()
-            }),
+            report: Some(FrameReport { rows, done: rows, ..FrameReport::default() }),
             duration: None,
         }
     }

@@ -94,10 +94,7 @@ impl<K: Ord + Clone, V: Clone + Settle> LayeredMap<K, V> {
             };
         }
         let base = &self.base;
-        let entry = self
-            .patch
-            .entry(key)
-            .or_insert_with_key(|key| base.get(key).cloned());
+        let entry = self.patch.entry(key).or_insert_with_key(|key| base.get(key).cloned());
         if entry.is_none() {
             self.len += 1;
         }
@@ -135,10 +132,7 @@ impl<K: Ord + Clone, V: Clone + Settle> LayeredMap<K, V> {
 
     /// Iterates over the entries, sorted by key.
     pub fn iter(&self) -> LayeredEntries<'_, K, V> {
-        LayeredEntries {
-            base: self.base.iter().peekable(),
-            patch: self.patch.iter().peekable(),
-        }
+        LayeredEntries { base: self.base.iter().peekable(), patch: self.patch.iter().peekable() }
     }
 
     /// Iterates over the values, sorted by key.
@@ -218,22 +212,14 @@ impl<'m, K: Ord, V> Iterator for LayeredEntries<'m, K, V> {
 
 impl<K, V> Default for LayeredMap<K, V> {
     fn default() -> Self {
-        Self {
-            base: Arc::new(BTreeMap::new()),
-            patch: BTreeMap::new(),
-            len: 0,
-        }
+        Self { base: Arc::new(BTreeMap::new()), patch: BTreeMap::new(), len: 0 }
     }
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for LayeredMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let base: BTreeMap<K, V> = entries.into_iter().collect();
-        Self {
-            len: base.len(),
-            base: Arc::new(base),
-            patch: BTreeMap::new(),
-        }
+        Self { len: base.len(), base: Arc::new(base), patch: BTreeMap::new() }
     }
 }
 

@@ -203,9 +203,7 @@ impl ExecutionState {
 
     /// Slots held by the execution itself and by its steps.
     pub fn held_slots(&self, plan: &Plan) -> Vec<SlotGrant> {
-        let execution_slot = self
-            .start_event()
-            .and_then(|started| started.concurrency.as_ref());
+        let execution_slot = self.start_event().and_then(|started| started.concurrency.as_ref());
         let execution_slot =
             execution_slot.filter(|_| self.awaited_execution_slot().is_none() && !self.is_ended());
         let execution_grant = execution_slot.map(|execution_slot| SlotGrant {
@@ -214,10 +212,7 @@ impl ExecutionState {
         });
         let step_grants = self.active_passes().filter_map(|(step, pass)| {
             Some(SlotGrant {
-                holder: SlotHolder::Step {
-                    step: plan.step(step).name.clone(),
-                    run: pass.number,
-                },
+                holder: SlotHolder::Step { step: plan.step(step).name.clone(), run: pass.number },
                 key: pass.slot.as_ref()?.key.clone(),
             })
         });
@@ -308,7 +303,6 @@ impl ExecutionState {
 
     /// Stage of a step, for the transition table.
     pub fn step_stage(&self, step: StepIndex) -> StepStage {
-        self.step_state(step)
-            .map_or(StepStage::Idle, StepState::stage)
+        self.step_state(step).map_or(StepStage::Idle, StepState::stage)
     }
 }

@@ -4,10 +4,7 @@
 use noetl_playbook::graph::StepIndex;
 use serde::{Deserialize, Deserializer, Serializer};
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde requires"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 pub(super) fn serialize<S: Serializer>(step: &StepIndex, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u32(step.0)
 }

@@ -74,11 +74,7 @@ impl ExecutionState {
             life: self.phase,
             beginning: self.start_record.clone(),
             ctx: self.ctx.clone(),
-            steps: self
-                .steps
-                .iter()
-                .map(|(step, state)| (step.0, Arc::clone(state)))
-                .collect(),
+            steps: self.steps.iter().map(|(step, state)| (step.0, Arc::clone(state))).collect(),
             commands: self.commands.clone(),
             held: self.deferred.clone(),
             mailbox: self.signal_buffer.clone(),
@@ -88,20 +84,14 @@ impl ExecutionState {
             arrivals: self.arrival_count,
         };
         let fold_version = FOLD_VERSION;
-        let text = serde_json::to_vec(&VersionedSnapshot {
-            fold_version,
-            state,
-        });
+        let text = serde_json::to_vec(&VersionedSnapshot { fold_version, state });
         let text = text.map_err(SnapshotError::Unreadable)?;
         serde_json::from_slice(&text).map_err(SnapshotError::Unreadable)
     }
 
     /// Restores the state from a snapshot of an execution of this plan.
     pub fn from_snapshot(plan: &Plan, snapshot: &Json) -> Result<Self, SnapshotError> {
-        let found = snapshot
-            .get("fold_version")
-            .and_then(Json::as_u64)
-            .unwrap_or_default();
+        let found = snapshot.get("fold_version").and_then(Json::as_u64).unwrap_or_default();
         if found != u64::from(FOLD_VERSION) {
             let found = u32::try_from(found).unwrap_or(u32::MAX);
             return Err(SnapshotError::OtherVersion { found });
@@ -133,10 +123,7 @@ impl StateSnapshot {
         for (number, step) in &self.steps {
             let index = StepIndex(*number);
             if index.index() >= plan.len() {
-                return Err(SnapshotError::OtherPlaybook {
-                    step: *number,
-                    steps: plan.len(),
-                });
+                return Err(SnapshotError::OtherPlaybook { step: *number, steps: plan.len() });
             }
             if step.run.is_some() || step.waiting.is_some() {
                 state.active.insert(index);
@@ -149,9 +136,7 @@ impl StateSnapshot {
             }
         }
         let steps = self.steps.into_iter();
-        state.steps = steps
-            .map(|(number, step)| (StepIndex(number), step))
-            .collect();
+        state.steps = steps.map(|(number, step)| (StepIndex(number), step)).collect();
         Ok(state)
     }
 }

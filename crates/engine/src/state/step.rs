@@ -213,12 +213,7 @@ pub struct CommandOutcome {
 impl CommandOutcome {
     /// Returns the outcome of a command that succeeds at once without data.
     pub(crate) fn empty_success() -> Self {
-        Self {
-            output: StepOutput::default(),
-            error: None,
-            attempt: 1,
-            duration: None,
-        }
+        Self { output: StepOutput::default(), error: None, attempt: 1, duration: None }
     }
 }
 
@@ -346,10 +341,7 @@ impl StepPass {
             StepWork::Loop(looping) => Some(looping.iterations),
             StepWork::Cursor(_) => None,
         };
-        Some(LoopRef {
-            loop_id: self.entered,
-            size,
-        })
+        Some(LoopRef { loop_id: self.entered, size })
     }
 
     /// Returns true if one of its commands is known to be closed.

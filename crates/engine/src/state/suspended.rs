@@ -113,10 +113,7 @@ impl SignalBuffer {
 
 impl BufferedSignal {
     pub(crate) fn from_event(signal: &SignalReceived, at: Timestamp) -> Self {
-        let lookback = signal
-            .delivery
-            .as_ref()
-            .and_then(|delivery| delivery.received_at);
+        let lookback = signal.delivery.as_ref().and_then(|delivery| delivery.received_at);
         Self {
             name: signal.name.clone(),
             key: signal.key.clone(),
@@ -130,14 +127,7 @@ impl BufferedSignal {
 impl SuspendedTask {
     /// Creates a task that begins to wait.
     pub(crate) fn new(kind: SuspensionKind, since: Timestamp) -> Self {
-        Self {
-            kind,
-            since,
-            attempt: 1,
-            timer: None,
-            signals: Vec::new(),
-            set: JsonMap::new(),
-        }
+        Self { kind, since, attempt: 1, timer: None, signals: Vec::new(), set: JsonMap::new() }
     }
 
     /// Returns the index of the open awaited signal that matches a name and a key.
@@ -157,15 +147,12 @@ impl SuspendedTask {
     }
 
     fn has_received(&self, index: u32) -> bool {
-        self.signals
-            .iter()
-            .any(|delivered| delivered.awaited_index == index)
+        self.signals.iter().any(|delivered| delivered.awaited_index == index)
     }
 
     /// Returns true if it waits only for its next attempt.
     pub fn is_awaiting_retry(&self) -> bool {
-        self.timer
-            .is_some_and(|open| open.timer == CommandTimer::Retry)
+        self.timer.is_some_and(|open| open.timer == CommandTimer::Retry)
     }
 
     /// Returns true if an uncaught failure of the execution ends the wait. Children and containers
@@ -254,27 +241,26 @@ impl ExecutionState {
     /// Iterates over the tasks that wait for signals or for a person, by command. Tasks that wait
     /// for their next attempt are excluded.
     pub fn open_waits(&self) -> impl Iterator<Item = OpenWait<'_>> {
-        self.suspended_tasks()
-            .filter_map(|(id, command, suspended)| {
-                let kind = match &suspended.kind {
-                    _ if suspended.is_awaiting_retry() => return None,
-                    SuspensionKind::Wait(wait) => WaitKind::Signal(suspended, wait),
-                    SuspensionKind::Approval(approval) => WaitKind::Approval(suspended, approval),
-                    SuspensionKind::Sleep(_)
-                    | SuspensionKind::Child(_)
-                    | SuspensionKind::Callback(_)
-                    | SuspensionKind::Broken(_) => {
-                        return None;
-                    }
-                };
-                Some(OpenWait {
-                    command: id,
-                    step: command.step,
-                    index: command.index,
-                    until: suspended.timer.map(|open| open.fire_at),
-                    kind,
-                })
+        self.suspended_tasks().filter_map(|(id, command, suspended)| {
+            let kind = match &suspended.kind {
+                _ if suspended.is_awaiting_retry() => return None,
+                SuspensionKind::Wait(wait) => WaitKind::Signal(suspended, wait),
+                SuspensionKind::Approval(approval) => WaitKind::Approval(suspended, approval),
+                SuspensionKind::Sleep(_)
+                | SuspensionKind::Child(_)
+                | SuspensionKind::Callback(_)
+                | SuspensionKind::Broken(_) => {
+                    return None;
+                }
+            };
+            Some(OpenWait {
+                command: id,
+                step: command.step,
+                index: command.index,
+                until: suspended.timer.map(|open| open.fire_at),
+                kind,
             })
+        })
     }
 
     /// Iterates over the awaited child executions, by the waiting command.
@@ -291,8 +277,7 @@ impl ExecutionState {
 
     /// Iterates over the suspended tasks, by command.
     pub fn suspended_tasks(&self) -> impl Iterator<Item = (CommandId, &Command, &SuspendedTask)> {
-        self.commands()
-            .filter_map(|(id, command)| Some((id, command, command.suspended_task()?)))
+        self.commands().filter_map(|(id, command)| Some((id, command, command.suspended_task()?)))
     }
 
     /// Iterates over the buffered signals, oldest first.

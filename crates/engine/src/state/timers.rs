@@ -21,38 +21,23 @@ impl ExecutionState {
     /// Iterates over the open timers of the execution, of its active step passes and of its
     /// suspended tasks.
     pub fn pending_timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = PendingTimer> + 's {
-        let start = self.scheduled_start().map(|fire_at| PendingTimer {
-            id: TimerId::Start,
-            fire_at,
-        });
-        let execution = self.execution_deadline(plan).map(|fire_at| PendingTimer {
-            id: TimerId::Execution,
-            fire_at,
-        });
+        let start =
+            self.scheduled_start().map(|fire_at| PendingTimer { id: TimerId::Start, fire_at });
+        let execution = self
+            .execution_deadline(plan)
+            .map(|fire_at| PendingTimer { id: TimerId::Execution, fire_at });
         let steps = self.active_passes().filter_map(move |(step, pass)| {
             Some(PendingTimer {
                 fire_at: self.step_deadline(plan, step)?,
-                id: TimerId::Step {
-                    step: plan.step(step).name.clone(),
-                    run: pass.number,
-                },
+                id: TimerId::Step { step: plan.step(step).name.clone(), run: pass.number },
             })
         });
-        let commands = self
-            .suspended_tasks()
-            .filter_map(|(command, _, suspended)| {
-                let open = suspended.timer?;
-                let timer = open.timer;
-                Some(PendingTimer {
-                    id: TimerId::Command { command, timer },
-                    fire_at: open.fire_at,
-                })
-            });
-        let all = start
-            .into_iter()
-            .chain(execution)
-            .chain(steps)
-            .chain(commands);
+        let commands = self.suspended_tasks().filter_map(|(command, _, suspended)| {
+            let open = suspended.timer?;
+            let timer = open.timer;
+            Some(PendingTimer { id: TimerId::Command { command, timer }, fire_at: open.fire_at })
+        });
+        let all = start.into_iter().chain(execution).chain(steps).chain(commands);
         all.filter(|_| !self.is_ended())
     }
 
@@ -74,12 +59,8 @@ impl ExecutionState {
     pub(crate) fn step_deadline(&self, plan: &Plan, step: StepIndex) -> Option<Timestamp> {
         let pass = self.active_pass(step)?;
         let step_plan = plan.step(step);
-        let by_timeout = step_plan
-            .timeout
-            .map(|after| pass.entered_at.saturating_add(after));
-        let by_deadline = step_plan
-            .deadline
-            .map(|after| pass.arrived_at.saturating_add(after));
+        let by_timeout = step_plan.timeout.map(|after| pass.entered_at.saturating_add(after));
+        let by_deadline = step_plan.deadline.map(|after| pass.arrived_at.saturating_add(after));
         by_timeout.into_iter().chain(by_deadline).min()
     }
 }

@@ -26,12 +26,8 @@ pub(crate) fn run_playbook(playbook: &Playbook, earlier: Option<&Simulation>) ->
     }
     let started_at = sim.now();
     sim.start().expect("a run begins");
-    let mut world = ExternalWorld {
-        inputs,
-        started_at,
-        next_signal: 0,
-        decisions_made: BTreeMap::new(),
-    };
+    let mut world =
+        ExternalWorld { inputs, started_at, next_signal: 0, decisions_made: BTreeMap::new() };
     while world.advance_once(&mut sim) {}
     sim
 }
@@ -152,10 +148,7 @@ impl ExternalWorld {
         let is_free = |request: &&SlotRequest| {
             let others = self.inputs.slot_release_times(&request.slot.key);
             let others = others.iter().filter(|until| **until > now).count();
-            let own = held
-                .iter()
-                .filter(|held| held.key == request.slot.key)
-                .count();
+            let own = held.iter().filter(|held| held.key == request.slot.key).count();
             others + own < request.slot.limit as usize
         };
         let requests = sim.requested_slots();
@@ -178,14 +171,9 @@ impl ExternalWorld {
         let now = self.elapsed_ms(sim);
         let mut due = self.suspension_events(sim);
         for request in sim.requested_slots() {
-            let others = self
-                .inputs
-                .slot_release_times(&request.slot.key)
-                .into_iter();
+            let others = self.inputs.slot_release_times(&request.slot.key).into_iter();
             due.extend(
-                others
-                    .filter(|until| *until > now)
-                    .map(|at| (at, ExternalEvent::SlotRelease)),
+                others.filter(|until| *until > now).map(|at| (at, ExternalEvent::SlotRelease)),
             );
         }
         for timer in sim.state().pending_timers(sim.plan()) {

@@ -26,14 +26,9 @@ impl ExternalWorld {
             match &suspended.kind {
                 SuspensionKind::Approval(approval) => {
                     let scripted = parse_decisions(approval.message.as_deref().unwrap_or_default());
-                    let made_so_far = self
-                        .decisions_made
-                        .get(&attempt)
-                        .copied()
-                        .unwrap_or_default();
-                    let next = scripted
-                        .get(made_so_far)
-                        .map(|decision| since + decision.after);
+                    let made_so_far =
+                        self.decisions_made.get(&attempt).copied().unwrap_or_default();
+                    let next = scripted.get(made_so_far).map(|decision| since + decision.after);
                     due.extend(next.map(|at| (at, ExternalEvent::Decision(command.issued, id))));
                 }
                 SuspensionKind::Child(call) if call.waits => {
@@ -72,10 +67,7 @@ impl ExternalWorld {
             panic!("the command is not an approval");
         };
         let scripted = parse_decisions(approval.message.as_deref().unwrap_or_default());
-        let made_so_far = self
-            .decisions_made
-            .entry((command, suspended.attempt))
-            .or_default();
+        let made_so_far = self.decisions_made.entry((command, suspended.attempt)).or_default();
         let decision = scripted[*made_so_far].clone();
         *made_so_far += 1;
         let input = EngineInput::Approve(Box::new(ApprovalDecision {

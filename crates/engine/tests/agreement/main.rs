@@ -1,11 +1,7 @@
 //! The engine and the oracle agree: two independent interpreters of the language produce the same
 //! log and the same end for the same playbook.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod drive;
 mod external_events;
@@ -25,13 +21,9 @@ use run_summary::{RunSummary, summarize_engine_run, summarize_oracle_run};
 /// Runs the oracle once, and a second time if the playbook caches results.
 fn oracle_summaries(playbook: &Playbook) -> Vec<RunSummary> {
     let workload = start_workload(playbook, &Json::Null).expect("workload renders");
-    let first: RunResult = interpret_playbook(
-        playbook,
-        workload.clone(),
-        &ScriptedOutcomes,
-        CommandOrder::IssueOrder,
-    )
-    .expect("the oracle runs everything that is generated");
+    let first: RunResult =
+        interpret_playbook(playbook, workload.clone(), &ScriptedOutcomes, CommandOrder::IssueOrder)
+            .expect("the oracle runs everything that is generated");
     if !caches_results(playbook) {
         return vec![summarize_oracle_run(&first)];
     }
@@ -72,10 +64,7 @@ fn assert_agreement(from: u64, count: u64, config: &GenConfig) {
                 .expect("it differs");
             let playbook = small.to_playbook().expect("shrunk playbooks are valid");
             let (oracle, engine) = (oracle_summaries(&playbook), engine_summaries(&playbook));
-            panic!(
-                "seed {seed}:\n{}\noracle {oracle:#?}\nengine {engine:#?}",
-                small.to_yaml()
-            );
+            panic!("seed {seed}:\n{}\noracle {oracle:#?}\nengine {engine:#?}", small.to_yaml());
         }
     }
 }
@@ -95,21 +84,13 @@ fn heavy_default_features_agree() {
 
 #[test]
 fn heavy_confluent_playbooks_agree() {
-    assert_agreement(
-        100_000,
-        300,
-        &GenConfig::order_independent().without_external_inputs(),
-    );
+    assert_agreement(100_000, 300, &GenConfig::order_independent().without_external_inputs());
     assert_agreement(110_000, 300, &GenConfig::order_independent());
 }
 
 #[test]
 fn heavy_all_features_agree() {
-    assert_agreement(
-        200_000,
-        500,
-        &GenConfig::all_constructs().without_external_inputs(),
-    );
+    assert_agreement(200_000, 500, &GenConfig::all_constructs().without_external_inputs());
     assert_agreement(210_000, 500, &GenConfig::all_constructs());
 }
 

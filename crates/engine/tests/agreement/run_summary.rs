@@ -49,16 +49,9 @@ pub(crate) fn summarize_oracle_run(run: &RunResult) -> RunSummary {
 
 fn format_event(event: &str, node: &str, index: Option<u64>) -> String {
     // Events of the whole run name the playbook, whose path differs between the interpreters.
-    let node = if event.starts_with("playbook.") || node == "generated" {
-        ""
-    } else {
-        node
-    };
+    let node = if event.starts_with("playbook.") || node == "generated" { "" } else { node };
     let index = index.filter(|_| event.starts_with("command.") || event.starts_with("call."));
-    index.map_or_else(
-        || format!("{event} {node}"),
-        |index| format!("{event} {node}[{index}]"),
-    )
+    index.map_or_else(|| format!("{event} {node}"), |index| format!("{event} {node}[{index}]"))
 }
 
 pub(crate) fn summarize_engine_run(sim: &Simulation) -> RunSummary {
@@ -83,11 +76,7 @@ pub(crate) fn summarize_engine_run(sim: &Simulation) -> RunSummary {
         history: records
             .iter()
             .map(|record| {
-                let index = record
-                    .event
-                    .meta
-                    .as_ref()
-                    .and_then(|meta| meta.get("index")?.as_u64());
+                let index = record.event.meta.as_ref().and_then(|meta| meta.get("index")?.as_u64());
                 format_event(record.event.event_type.as_str(), &node_name(record), index)
             })
             .collect(),
@@ -115,24 +104,12 @@ pub(crate) fn summarize_engine_run(sim: &Simulation) -> RunSummary {
 }
 
 fn node_name(record: &EventRecord) -> String {
-    record
-        .event
-        .node_name
-        .as_ref()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    record.event.node_name.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 fn result_field(record: &EventRecord, key: &str) -> Json {
-    let context = record
-        .event
-        .result
-        .as_ref()
-        .and_then(|result| result.get("context"));
-    context
-        .and_then(|context| context.get(key))
-        .cloned()
-        .unwrap_or_default()
+    let context = record.event.result.as_ref().and_then(|result| result.get("context"));
+    context.and_then(|context| context.get(key)).cloned().unwrap_or_default()
 }
 
 impl RunSummary {
@@ -141,9 +118,6 @@ impl RunSummary {
         if self.end == "COMPLETED" {
             return self;
         }
-        Self {
-            result: String::new(),
-            ..self
-        }
+        Self { result: String::new(), ..self }
     }
 }

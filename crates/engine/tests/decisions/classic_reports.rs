@@ -92,16 +92,8 @@ fn stale_report_keeps_sender_id() {
     let (mut sim, command) = started_sim();
     let forgotten = CommandId::new(7).unwrap();
     for (reason, command, code) in [
-        (
-            StaleReason::Superseded(ErrorCode::NotLeaseHolder),
-            command,
-            ErrorCode::NotLeaseHolder,
-        ),
-        (
-            StaleReason::Superseded(ErrorCode::StaleAttempt),
-            forgotten,
-            ErrorCode::StaleAttempt,
-        ),
+        (StaleReason::Superseded(ErrorCode::NotLeaseHolder), command, ErrorCode::NotLeaseHolder),
+        (StaleReason::Superseded(ErrorCode::StaleAttempt), forgotten, ErrorCode::StaleAttempt),
         (StaleReason::Closed, forgotten, ErrorCode::StaleAttempt),
     ] {
         let input = EngineInput::ClassicReport(Box::new(ClassicReport {
@@ -120,10 +112,7 @@ fn stale_report_keeps_sender_id() {
     // Without the mark, an unknown command is an error.
     let unknown =
         EngineInput::ClassicReport(Box::new(classic_report(forgotten, 1, completed_outcome())));
-    assert_eq!(
-        sim.draft_decision(&unknown).unwrap_err(),
-        DecisionError::UnknownCommand(forgotten)
-    );
+    assert_eq!(sim.draft_decision(&unknown).unwrap_err(), DecisionError::UnknownCommand(forgotten));
     assert_eq!(sim.status(), ExecutionStatus::Running);
 }
 
@@ -141,20 +130,14 @@ fn retry_keeps_command_open() {
             lease_until: None,
         });
         let early = sim.decide(early);
-        assert!(
-            matches!(early, Err(DecisionError::NotBefore { .. })),
-            "{early:?}"
-        );
+        assert!(matches!(early, Err(DecisionError::NotBefore { .. })), "{early:?}");
         sim.advance_clock(Millis::from_secs(2));
     }
     let count_events = |event_type: &str| {
         let names = sim.log().iter().map(|event| event.kind.name());
         names.filter(|name| name.as_str() == event_type).count()
     };
-    assert_eq!(
-        (count_events("call.error"), count_events("command.expired")),
-        (5, 5)
-    );
+    assert_eq!((count_events("call.error"), count_events("command.expired")), (5, 5));
     for attempt in 6..=7 {
         sim.decide(lease_expired(command, attempt)).unwrap();
         assert_eq!(sim.status(), ExecutionStatus::Running);
@@ -173,22 +156,14 @@ fn audit_only_event_is_stored_unchanged() {
     let audit_event = |id| {
         let record = NewEvent {
             context: Some(Json::from("body")),
-            ..NewEvent::new(
-                execution_id,
-                EventId::new(id).unwrap(),
-                name.clone(),
-                sim.now(),
-            )
+            ..NewEvent::new(execution_id, EventId::new(id).unwrap(), name.clone(), sim.now())
         };
         EngineInput::AuditOnly(Box::new(AuditOnlyEvent(record)))
     };
     let (first, late) = (audit_event(51), audit_event(52));
     let decision = sim.draft_decision(&first).unwrap();
     let id = EventId::new(51).unwrap();
-    assert!(matches!(
-        decision.extras.get(&id),
-        Some(EventExtras::Record(_))
-    ));
+    assert!(matches!(decision.extras.get(&id), Some(EventExtras::Record(_))));
     assert_eq!(sim.decide(first), Ok(InputVerdict::Accepted));
     assert_eq!(sim.available_commands(), [command]);
     sim.cancel_execution().unwrap();

@@ -17,11 +17,8 @@ workflow:
 fn iterations_ending_during_pause_continue_at_resume() {
     let mut sim = Simulation::from_body(LOOP_PLAYBOOK);
     sim.start().unwrap();
-    let leases: Vec<_> = sim
-        .available_commands()
-        .iter()
-        .map(|id| sim.clone().lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> =
+        sim.available_commands().iter().map(|id| sim.clone().lease_command(*id, "w1")).collect();
     sim.pause_execution().unwrap();
     for lease in [&leases[2], &leases[0], &leases[1]] {
         let report = sim.execute_lease(lease).unwrap();
@@ -37,11 +34,8 @@ fn iterations_ending_during_pause_continue_at_resume() {
 fn loop_ending_during_pause_completes_at_resume() {
     let mut sim = Simulation::from_body(&LOOP_PLAYBOOK.replace("in: 5", "in: 3"));
     sim.start().unwrap();
-    let leases: Vec<_> = sim
-        .available_commands()
-        .iter()
-        .map(|id| sim.clone().lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> =
+        sim.available_commands().iter().map(|id| sim.clone().lease_command(*id, "w1")).collect();
     sim.pause_execution().unwrap();
     for lease in &leases {
         let report = sim.execute_lease(lease).unwrap();
@@ -65,10 +59,7 @@ fn paused_execution_can_be_cancelled() {
     let ended = DecisionError::AlreadyEnded(ExecutionStatus::Cancelled);
     assert_eq!(sim.resume_execution(), Err(ended.clone()));
     assert_eq!(sim.pause_execution(), Err(ended.clone()));
-    assert_eq!(
-        sim.decide(EngineInput::TimerFired(TimerId::Execution)),
-        Err(ended)
-    );
+    assert_eq!(sim.decide(EngineInput::TimerFired(TimerId::Execution)), Err(ended));
 }
 
 #[test]
@@ -120,20 +111,11 @@ workflow:
     let arrived = sim.now();
     sim.advance_clock(Millis::from_secs(20));
     sim.advance_once();
-    let join = TimerId::Step {
-        step: "join".parse().unwrap(),
-        run: 1,
-    };
+    let join = TimerId::Step { step: "join".parse().unwrap(), run: 1 };
     assert_eq!(sim.open_timers(), std::slice::from_ref(&join));
-    assert_eq!(
-        sim.next_timer_at(),
-        Some(arrived.saturating_add(Millis::from_secs(30)))
-    );
+    assert_eq!(sim.next_timer_at(), Some(arrived.saturating_add(Millis::from_secs(30))));
     sim.advance_clock(Millis::from_secs(10));
-    assert_eq!(
-        sim.decide(EngineInput::TimerFired(join.clone())),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(EngineInput::TimerFired(join.clone())), Ok(InputVerdict::Accepted));
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     let ended = Err(DecisionError::AlreadyEnded(ExecutionStatus::Failed));
     assert_eq!(sim.decide(EngineInput::TimerFired(join)), ended);
@@ -146,19 +128,13 @@ fn rejects_timer_of_earlier_pass() {
     );
     sim.start().unwrap();
     sim.advance_once();
-    let first = TimerId::Step {
-        step: "a".parse().unwrap(),
-        run: 1,
-    };
+    let first = TimerId::Step { step: "a".parse().unwrap(), run: 1 };
     sim.advance_clock(Millis::from_secs(9));
     assert_eq!(
         sim.decide(EngineInput::TimerFired(first.clone())),
         Err(DecisionError::UnknownTimer(first))
     );
-    let second = TimerId::Step {
-        step: "a".parse().unwrap(),
-        run: 2,
-    };
+    let second = TimerId::Step { step: "a".parse().unwrap(), run: 2 };
     assert_eq!(sim.open_timers(), [second]);
     let none = TimerId::Execution;
     assert_eq!(
@@ -170,10 +146,7 @@ fn rejects_timer_of_earlier_pass() {
 fn finalize_input(error: Option<&str>) -> EngineInput {
     EngineInput::Finalize(Box::new(FinalizeInput {
         error: error.map(|text| TaskError::new(TaskErrorKind::Unknown, text)),
-        control: ControlInfo {
-            actor: Some("ann".into()),
-            reason: Some("by hand".into()),
-        },
+        control: ControlInfo { actor: Some("ann".into()), reason: Some("by hand".into()) },
     }))
 }
 
@@ -197,14 +170,8 @@ fn finalize_cancels_commands_and_ends_execution() {
             ("actor".into(), Json::from("ann")),
             ("reason".into(), Json::from("by hand")),
         ]);
-        assert_eq!(
-            decision.extras.get(&end),
-            Some(&EventExtras::Meta(expected_meta))
-        );
-        assert_eq!(
-            sim.decide(finalize_input(error)),
-            Ok(InputVerdict::Accepted)
-        );
+        assert_eq!(decision.extras.get(&end), Some(&EventExtras::Meta(expected_meta)));
+        assert_eq!(sim.decide(finalize_input(error)), Ok(InputVerdict::Accepted));
         assert_eq!(sim.status(), status);
         let mut names = event_names(&sim);
         names.retain(|end_event| end_event != "step.exit");

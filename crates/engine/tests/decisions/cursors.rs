@@ -29,9 +29,9 @@ fn fail_task() -> ToolBehavior {
 fn execution_result(sim: &Simulation) -> Json {
     let last = sim.log().last().unwrap();
     match &last.kind {
-        EventKind::PlaybookCompleted {
-            result: Some(noetl_engine::EventData::Inline(value)),
-        } => value.clone(),
+        EventKind::PlaybookCompleted { result: Some(noetl_engine::EventData::Inline(value)) } => {
+            value.clone()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -62,9 +62,7 @@ fn cursor_without_rows_completes() {
     let sim = Simulation::from_body(&cursor_playbook(0, 3, "")).run();
     assert_eq!(
         execution_result(&sim).get("stats"),
-        Some(&parse_json(
-            r#"{"failed":0,"frames":0,"success":0,"total":0}"#
-        ))
+        Some(&parse_json(r#"{"failed":0,"frames":0,"success":0,"total":0}"#))
     );
     let issued = |event: &&noetl_engine::Event| matches!(event.kind, EventKind::CommandIssued(_));
     assert_eq!(sim.log().iter().filter(issued).count(), 3);
@@ -93,9 +91,7 @@ fn failed_frame_fails_step() {
         ("each", Some(1)) => fail_task(),
         _ => ToolBehavior::Configured,
     };
-    let sim = Simulation::from_body(&cursor_playbook(8, 2, ""))
-        .with_tools(fails)
-        .run();
+    let sim = Simulation::from_body(&cursor_playbook(8, 2, "")).with_tools(fails).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     insta::assert_snapshot!(sim.format_log());
     sim.repeat_decisions();
@@ -108,24 +104,18 @@ fn best_effort_counts_failed_rows() {
         Some(0 | 4) if call.label == "each" => fail_task(),
         _ => ToolBehavior::Configured,
     };
-    let sim = Simulation::from_body(&cursor_playbook(5, 1, rest))
-        .with_tools(fails)
-        .run();
+    let sim = Simulation::from_body(&cursor_playbook(5, 1, rest)).with_tools(fails).run();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     let data = execution_result(&sim);
     assert_eq!(
         data.get("stats"),
-        Some(&parse_json(
-            r#"{"failed":2,"frames":3,"success":3,"total":5}"#
-        ))
+        Some(&parse_json(r#"{"failed":2,"frames":3,"success":3,"total":5}"#))
     );
     let errors = data.get("errors").and_then(Json::as_list).unwrap();
     let positions: Vec<_> = errors
         .iter()
         .map(|failed| {
-            let row = failed
-                .get("error")
-                .and_then(|error| error.get("details")?.get("row"));
+            let row = failed.get("error").and_then(|error| error.get("details")?.get("row"));
             (failed.get("index").cloned(), row.cloned())
         })
         .collect();
@@ -155,10 +145,8 @@ fn failed_rows_are_ordered_by_frame() {
     sim.run_to_end();
     let data = execution_result(&sim);
     let errors = data.get("errors").and_then(Json::as_list).unwrap();
-    let frames: Vec<_> = errors
-        .iter()
-        .map(|failed| failed.get("index").and_then(Json::as_i64))
-        .collect();
+    let frames: Vec<_> =
+        errors.iter().map(|failed| failed.get("index").and_then(Json::as_i64)).collect();
     assert_eq!(frames, [Some(0), Some(0), Some(1), Some(1)]);
     sim.repeat_decisions();
 }
@@ -170,19 +158,13 @@ fn failed_claim_ends_its_chain() {
         ("claim", Some(0)) => ToolBehavior::failure(TaskErrorKind::DbConnection, "no database"),
         _ => ToolBehavior::Configured,
     };
-    let fail_fast = Simulation::from_body(&cursor_playbook(4, 1, ""))
-        .with_tools(fails)
-        .run();
+    let fail_fast = Simulation::from_body(&cursor_playbook(4, 1, "")).with_tools(fails).run();
     assert_eq!(fail_fast.status(), ExecutionStatus::Failed);
     let rest = "    spec: { policy: { failure: { mode: best_effort } } }\n";
-    let best_effort = Simulation::from_body(&cursor_playbook(6, 2, rest))
-        .with_tools(fails)
-        .run();
+    let best_effort = Simulation::from_body(&cursor_playbook(6, 2, rest)).with_tools(fails).run();
     assert_eq!(
         execution_result(&best_effort).get("stats"),
-        Some(&parse_json(
-            r#"{"failed":1,"frames":3,"success":4,"total":5}"#
-        ))
+        Some(&parse_json(r#"{"failed":1,"frames":3,"success":4,"total":5}"#))
     );
 }
 
@@ -190,15 +172,9 @@ fn failed_claim_ends_its_chain() {
 fn lost_frame_is_claimed_again() {
     let loses = |call: &SimulatedCall<'_>| {
         let is_first = call.label == "each" && call.index == Some(0) && call.command_attempt == 1;
-        if is_first {
-            ToolBehavior::Lost
-        } else {
-            ToolBehavior::Configured
-        }
+        if is_first { ToolBehavior::Lost } else { ToolBehavior::Configured }
     };
-    let sim = Simulation::from_body(&cursor_playbook(3, 1, ""))
-        .with_tools(loses)
-        .run();
+    let sim = Simulation::from_body(&cursor_playbook(3, 1, "")).with_tools(loses).run();
     insta::assert_snapshot!(sim.format_log());
     sim.repeat_decisions();
     let text = cursor_playbook(3, 1, "").replace("max_rows: 2", "max_rows: 2, retry_mode: none");
@@ -218,10 +194,7 @@ fn drained_marker_in_data_ends_cursor() {
             result.frame = None;
             result.data = parse_json(data).into();
         }
-        assert_eq!(
-            sim.submit_report(report.clone()),
-            Ok(InputVerdict::Accepted)
-        );
+        assert_eq!(sim.submit_report(report.clone()), Ok(InputVerdict::Accepted));
     }
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
@@ -232,22 +205,13 @@ fn duplicate_frame_report_is_recognised() {
     sim.start().unwrap();
     let lease = sim.lease_command(sim.available_commands()[0], "w1");
     let report = sim.execute_lease(&lease).unwrap();
-    assert_eq!(
-        sim.submit_report(report.clone()),
-        Ok(InputVerdict::Accepted)
-    );
-    assert_eq!(
-        sim.submit_report(report.clone()),
-        Ok(InputVerdict::Duplicate)
-    );
+    assert_eq!(sim.submit_report(report.clone()), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.submit_report(report.clone()), Ok(InputVerdict::Duplicate));
     let mut other = report;
     if let ReportOutcome::Completed(result) = &mut other.outcome {
         result.frame.as_mut().unwrap().rows = 7;
     }
-    assert!(matches!(
-        sim.submit_report(other),
-        Ok(InputVerdict::Ignored(_))
-    ));
+    assert!(matches!(sim.submit_report(other), Ok(InputVerdict::Ignored(_))));
 }
 
 #[test]
@@ -255,10 +219,7 @@ fn frames_ending_during_pause_continue_at_resume() {
     let mut sim = Simulation::from_body(&cursor_playbook(5, 2, ""));
     sim.start().unwrap();
     let commands = sim.available_commands();
-    let leases: Vec<_> = commands
-        .iter()
-        .map(|id| sim.lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> = commands.iter().map(|id| sim.lease_command(*id, "w1")).collect();
     sim.pause_execution().unwrap();
     for lease in leases.iter().rev() {
         let report = sim.execute_lease(lease).unwrap();
@@ -269,9 +230,7 @@ fn frames_ending_during_pause_continue_at_resume() {
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     assert_eq!(
         execution_result(&sim).get("stats"),
-        Some(&parse_json(
-            r#"{"failed":0,"frames":3,"success":5,"total":5}"#
-        ))
+        Some(&parse_json(r#"{"failed":0,"frames":3,"success":5,"total":5}"#))
     );
 }
 
@@ -306,10 +265,7 @@ fn oversized_frames_request_fewer_rows() {
     sim.advance_once();
     let requested_rows = requested_rows(&sim);
     assert_eq!(requested_rows[0], 12);
-    assert!(
-        requested_rows[1] < 12 && requested_rows[1] > 1,
-        "{requested_rows:?}"
-    );
+    assert!(requested_rows[1] < 12 && requested_rows[1] > 1, "{requested_rows:?}");
     let step = sim.plan().find_step("each").unwrap();
     let pass = sim.state().step_state(step).unwrap().run.as_ref().unwrap();
     assert!(matches!(&pass.work, StepWork::Cursor(cursor) if cursor.terms.max_rows == 12));
@@ -320,11 +276,7 @@ fn invalid_frame_setting_fails_step() {
     let text = cursor_playbook(3, 1, "").replace("max_rows: 2", "max_rows: \"{{ 'many' }}\"");
     let sim = Simulation::from_body(&text).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert!(
-        sim.format_log().contains("loop.spec.frame.max_rows"),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains("loop.spec.frame.max_rows"), "{}", sim.format_log());
 }
 
 /// After an uncaught failure of another step, open frames finish and no new one is issued.
@@ -338,11 +290,7 @@ fn failure_of_other_step_ends_chains() {
         )
     );
     let tools = |call: &SimulatedCall<'_>| {
-        if call.step == "bad" {
-            fail_task()
-        } else {
-            ToolBehavior::Configured
-        }
+        if call.step == "bad" { fail_task() } else { ToolBehavior::Configured }
     };
     let sim = Simulation::from_body(&text).with_tools(tools).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);

@@ -66,31 +66,16 @@ fn lease_expired(command: CommandId, attempt: u32, worker: &str) -> EngineInput 
 #[test]
 fn claim_is_recorded_once() {
     let (mut sim, command) = started_sim(ONE_STEP);
-    assert_eq!(
-        sim.decide(claim_input(command, 1, "w1")),
-        Ok(InputVerdict::Accepted)
-    );
-    assert_eq!(
-        sim.decide(claim_input(command, 1, "w1")),
-        Ok(InputVerdict::Duplicate)
-    );
-    let held_by_other = DecisionError::HeldByOther {
-        command,
-        holder: worker_id("w1"),
-    };
-    assert_eq!(
-        sim.decide(claim_input(command, 1, "w2")),
-        Err(held_by_other)
-    );
+    assert_eq!(sim.decide(claim_input(command, 1, "w1")), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.decide(claim_input(command, 1, "w1")), Ok(InputVerdict::Duplicate));
+    let held_by_other = DecisionError::HeldByOther { command, holder: worker_id("w1") };
+    assert_eq!(sim.decide(claim_input(command, 1, "w2")), Err(held_by_other));
     // The report of the holder does not record the claim again.
     assert_eq!(
         sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))),
         Ok(InputVerdict::Accepted)
     );
-    let claims = sim
-        .log()
-        .iter()
-        .filter(|event| event.kind.name().as_str() == "command.claimed");
+    let claims = sim.log().iter().filter(|event| event.kind.name().as_str() == "command.claimed");
     assert_eq!(claims.count(), 1);
 }
 
@@ -99,32 +84,18 @@ fn claim_of_lost_command_waits_for_backoff() {
     let (mut sim, command) = started_sim(ONE_STEP);
     sim.decide(lease_expired(command, 1, "w1")).unwrap();
     let early = sim.decide(claim_input(command, 2, "w2"));
-    assert!(
-        matches!(early, Err(DecisionError::NotBefore { .. })),
-        "{early:?}"
-    );
+    assert!(matches!(early, Err(DecisionError::NotBefore { .. })), "{early:?}");
     sim.advance_clock(Millis::from_ms(500));
-    assert_eq!(
-        sim.decide(claim_input(command, 2, "w2")),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(claim_input(command, 2, "w2")), Ok(InputVerdict::Accepted));
     sim.pause_execution().unwrap();
-    assert_eq!(
-        sim.decide(claim_input(command, 2, "w2")),
-        Err(DecisionError::Paused)
-    );
+    assert_eq!(sim.decide(claim_input(command, 2, "w2")), Err(DecisionError::Paused));
 }
 
 #[test]
 fn report_is_fenced_by_holder_and_attempt() {
     let (mut sim, command) = started_sim(ONE_STEP);
-    let ungranted = |current, found| {
-        Err(DecisionError::UngrantedAttempt {
-            command,
-            current,
-            found,
-        })
-    };
+    let ungranted =
+        |current, found| Err(DecisionError::UngrantedAttempt { command, current, found });
     assert_eq!(
         sim.submit_report(new_report(command, 0, "w1", completed_outcome(1))),
         ungranted(1, 0)
@@ -135,21 +106,12 @@ fn report_is_fenced_by_holder_and_attempt() {
     );
     sim.decide(claim_input(command, 1, "w1")).unwrap();
     let not_holder = Ok(InputVerdict::Ignored(ErrorCode::NotLeaseHolder));
-    assert_eq!(
-        sim.submit_report(new_report(command, 1, "w2", completed_outcome(1))),
-        not_holder
-    );
+    assert_eq!(sim.submit_report(new_report(command, 1, "w2", completed_outcome(1))), not_holder);
     sim.decide(lease_expired(command, 1, "w1")).unwrap();
     // The same expiry from another replica is a duplicate.
-    assert_eq!(
-        sim.decide(lease_expired(command, 1, "w1")),
-        Ok(InputVerdict::Duplicate)
-    );
+    assert_eq!(sim.decide(lease_expired(command, 1, "w1")), Ok(InputVerdict::Duplicate));
     let stale = Ok(InputVerdict::Ignored(ErrorCode::StaleAttempt));
-    assert_eq!(
-        sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))),
-        stale
-    );
+    assert_eq!(sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))), stale);
     assert_eq!(
         sim.submit_report(new_report(command, 2, "w3", completed_outcome(1))),
         Ok(InputVerdict::Accepted)
@@ -174,51 +136,33 @@ fn accepted_result_is_never_overwritten() {
     );
     assert_eq!(sim.log().len(), before);
     let stale = Ok(InputVerdict::Ignored(ErrorCode::StaleAttempt));
-    assert_eq!(
-        sim.submit_report(new_report(commands[0], 1, "w1", completed_outcome(8))),
-        stale
-    );
+    assert_eq!(sim.submit_report(new_report(commands[0], 1, "w1", completed_outcome(8))), stale);
     let failed = ReportOutcome::Failed {
         error: TaskError::new(TaskErrorKind::Transform, "no"),
         result: TaskResult::from(EventData::default()),
     };
-    assert_eq!(
-        sim.submit_report(new_report(commands[0], 1, "w1", failed)),
-        stale
-    );
+    assert_eq!(sim.submit_report(new_report(commands[0], 1, "w1", failed)), stale);
     for command in &commands[1..] {
-        sim.submit_report(new_report(*command, 1, "w1", completed_outcome(0)))
-            .unwrap();
+        sim.submit_report(new_report(*command, 1, "w1", completed_outcome(0))).unwrap();
     }
     // After the end of a loop the state no longer stores its iterations.
     let late = Ok(InputVerdict::Ignored(ErrorCode::AlreadyTerminal));
-    assert_eq!(
-        sim.submit_report(new_report(commands[2], 1, "w1", completed_outcome(0))),
-        late
-    );
-    let results = sim.to_records()[sim.log().len() - 3]
-        .event
-        .result
-        .clone()
-        .unwrap();
+    assert_eq!(sim.submit_report(new_report(commands[2], 1, "w1", completed_outcome(0))), late);
+    let results = sim.to_records()[sim.log().len() - 3].event.result.clone().unwrap();
     assert!(results.to_string().contains("[7,0,0]"), "{results}");
 }
 
 #[test]
 fn repeated_final_report_is_duplicate() {
     let (mut sim, command) = started_sim(ONE_STEP);
-    sim.submit_report(new_report(command, 1, "w1", completed_outcome(1)))
-        .unwrap();
+    sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))).unwrap();
     assert!(sim.state().is_ended());
     assert_eq!(
         sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))),
         Ok(InputVerdict::Duplicate)
     );
     let late = Ok(InputVerdict::Ignored(ErrorCode::AlreadyTerminal));
-    assert_eq!(
-        sim.submit_report(new_report(command, 1, "w1", completed_outcome(2))),
-        late
-    );
+    assert_eq!(sim.submit_report(new_report(command, 1, "w1", completed_outcome(2))), late);
 }
 
 #[test]
@@ -228,10 +172,7 @@ fn rejects_report_of_unknown_command() {
     );
     let unknown = CommandId::new(4711).unwrap();
     let rejection = Err(DecisionError::UnknownCommand(unknown));
-    assert_eq!(
-        sim.submit_report(new_report(unknown, 1, "w1", completed_outcome(1))),
-        rejection
-    );
+    assert_eq!(sim.submit_report(new_report(unknown, 1, "w1", completed_outcome(1))), rejection);
     assert_eq!(sim.decide(lease_expired(unknown, 1, "w1")), rejection);
     let ignored = IgnoredResult {
         command: unknown,
@@ -252,18 +193,13 @@ fn rejects_report_of_unknown_command() {
 #[test]
 fn progress_report_changes_no_state() {
     let (mut sim, command) = started_sim(ONE_STEP);
-    let progress = ReportOutcome::Running {
-        progress: Some(Json::from(50)),
-    };
+    let progress = ReportOutcome::Running { progress: Some(Json::from(50)) };
     assert_eq!(
         sim.submit_report(new_report(command, 1, "w1", progress)),
         Ok(InputVerdict::Accepted)
     );
     let silent = ReportOutcome::Running { progress: None };
-    assert_eq!(
-        sim.submit_report(new_report(command, 1, "w1", silent)),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.submit_report(new_report(command, 1, "w1", silent)), Ok(InputVerdict::Accepted));
     assert_eq!(
         sim.submit_report(new_report(command, 1, "w1", completed_outcome(1))),
         Ok(InputVerdict::Accepted)

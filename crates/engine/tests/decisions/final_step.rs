@@ -33,9 +33,7 @@ fn failing_sim(failing: &'static [&'static str], payload: &str) -> Simulation {
             None => ToolBehavior::Configured,
         }
     };
-    Simulation::from_body(FINAL_STEP_PLAYBOOK)
-        .with_tools(tools)
-        .with_payload(parse_json(payload))
+    Simulation::from_body(FINAL_STEP_PLAYBOOK).with_tools(tools).with_payload(parse_json(payload))
 }
 
 fn entered_steps(sim: &Simulation) -> Vec<String> {
@@ -142,9 +140,7 @@ fn final_step_can_be_cancelled_and_paused() {
     late.fire_timers();
     assert_eq!(late.status(), ExecutionStatus::Failed);
     sim.pause_execution().unwrap();
-    let lease = sim
-        .clone()
-        .lease_command(sim.state().commands().next().unwrap().0, "w1");
+    let lease = sim.clone().lease_command(sim.state().commands().next().unwrap().0, "w1");
     let report = sim.execute_lease(&lease).unwrap();
     sim.submit_report(report).unwrap();
     assert_eq!(sim.status(), ExecutionStatus::Paused);

@@ -6,9 +6,7 @@ use noetl_types::{EventType, ExecutionStatus, Json};
 /// Kind and message of the error of a failed run.
 fn failure_kind_and_message(sim: &Simulation) -> (String, String) {
     let records = sim.to_records();
-    let last = records
-        .iter()
-        .rfind(|record| record.event.event_type == EventType::PlaybookFailed);
+    let last = records.iter().rfind(|record| record.event.event_type == EventType::PlaybookFailed);
     let meta = last.expect("a failed run").event.meta.clone().unwrap();
     let error = meta.get("error").unwrap();
     let text = |key: &str| error.get(key).and_then(Json::as_str).unwrap().to_owned();
@@ -39,10 +37,7 @@ workflow:
 ",
     )
     .run();
-    assert_eq!(
-        failure_kind_and_message(&sim).1,
-        "step `b` would run more than 3 times"
-    );
+    assert_eq!(failure_kind_and_message(&sim).1, "step `b` would run more than 3 times");
 }
 
 fn nested_list(levels: usize) -> Json {
@@ -51,10 +46,7 @@ fn nested_list(levels: usize) -> Json {
 
 #[test]
 fn deeply_nested_data_fails_step() {
-    for (levels, status) in [
-        (52, ExecutionStatus::Completed),
-        (53, ExecutionStatus::Failed),
-    ] {
+    for (levels, status) in [(52, ExecutionStatus::Completed), (53, ExecutionStatus::Failed)] {
         let sim =
             Simulation::from_body("workflow: [{ step: a, tool: { kind: shell, command: x } }]")
                 .with_tools(move |_| ToolBehavior::Ok(nested_list(levels)))
@@ -63,10 +55,7 @@ fn deeply_nested_data_fails_step() {
         if status == ExecutionStatus::Failed {
             assert_eq!(
                 failure_kind_and_message(&sim),
-                (
-                    "limit".to_owned(),
-                    "the data is nested more than 52 levels deep".to_owned()
-                )
+                ("limit".to_owned(), "the data is nested more than 52 levels deep".to_owned())
             );
         }
     }
@@ -79,10 +68,7 @@ fn variables_are_limited_in_depth_and_size() {
     )
     .with_tools(|_| ToolBehavior::Ok(nested_list(50)))
     .run();
-    assert_eq!(
-        failure_kind_and_message(&sim).1,
-        "set: `a.b.c` is nested too deeply"
-    );
+    assert_eq!(failure_kind_and_message(&sim).1, "set: `a.b.c` is nested too deeply");
     let sim = Simulation::from_body(
         "workflow: [{ step: a, tool: { kind: shell, command: x }, set: { ctx.big: '{{ output.text * 10 }}' } }]",
     )

@@ -7,14 +7,8 @@ use noetl_types::{ExecutionStatus, Json, TaskErrorKind};
 /// Data of a successful step.
 fn step_data(sim: &Simulation, step: &str) -> Json {
     let index = sim.plan().find_step(step).unwrap();
-    let output = sim
-        .state()
-        .step_state(index)
-        .and_then(|step| step.output.clone());
-    match output
-        .unwrap_or_else(|| panic!("{step} has no data\n{}", sim.format_log()))
-        .data
-    {
+    let output = sim.state().step_state(index).and_then(|step| step.output.clone());
+    match output.unwrap_or_else(|| panic!("{step} has no data\n{}", sim.format_log())).data {
         EventData::Inline(value) => value,
         EventData::External(_) => panic!("{step} is elsewhere"),
     }
@@ -22,8 +16,7 @@ fn step_data(sim: &Simulation, step: &str) -> Json {
 
 fn step_text(sim: &Simulation, step: &str) -> String {
     let data = step_data(sim, step);
-    data.as_str()
-        .map_or_else(|| data.to_string(), str::to_owned)
+    data.as_str().map_or_else(|| data.to_string(), str::to_owned)
 }
 
 /// Server and worker resolve the same name by the same precedence.
@@ -43,17 +36,9 @@ workflow:
 "#,
     )
     .run();
-    let server = sim
-        .state()
-        .ctx()
-        .get("server")
-        .and_then(Json::as_str)
-        .unwrap();
+    let server = sim.state().ctx().get("server").and_then(Json::as_str).unwrap();
     assert_eq!(server, "data input input mine data input input");
-    assert_eq!(
-        step_text(&sim, "worker"),
-        "data variable given mine data input input"
-    );
+    assert_eq!(step_text(&sim, "worker"), "data variable given mine data input input");
 }
 
 #[test]
@@ -71,17 +56,9 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(step_text(&sim, "after"), "hidden 1 1 1 1 2 5 5");
-    assert_eq!(
-        sim.state().ctx().to_string(),
-        r#"{"first":1,"kept":5,"page":2}"#
-    );
+    assert_eq!(sim.state().ctx().to_string(), r#"{"first":1,"kept":5,"page":2}"#);
 }
 
 #[test]
@@ -113,10 +90,7 @@ workflow:
     })
     .run();
     assert_eq!(step_text(&sim, "seen"), "FAILED transform 1 1 SKIPPED 1");
-    assert_eq!(
-        step_text(&sim, "summary"),
-        "SKIPPED COMPLETED no data RUNNING"
-    );
+    assert_eq!(step_text(&sim, "summary"), "SKIPPED COMPLETED no data RUNNING");
 }
 
 /// A command with dynamic reads carries all values and resolves them by the same precedence.
@@ -153,8 +127,5 @@ workflow:
     )
     .run();
     let expected = r#"["x x 0 0 0 0 2 False True","y y 1 1 1 1 2 True False"]"#;
-    assert_eq!(
-        step_data(&sim, "each").get("results").unwrap().to_string(),
-        expected
-    );
+    assert_eq!(step_data(&sim, "each").get("results").unwrap().to_string(), expected);
 }

@@ -47,12 +47,7 @@ workflow:
     )
     .with_tools(paged_tool)
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(ctx_json(&sim, "n"), "6");
     assert_eq!(ctx_json(&sim, "last"), "[3,30]");
 }
@@ -72,12 +67,7 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(ctx_json(&sim, "whole"), r#"{"k1":1,"k2":2,"k3":3}"#);
     assert_eq!(ctx_json(&sim, "total"), "3");
 }
@@ -120,12 +110,7 @@ workflow:
     };
     for (bytes, is_external) in [(1000, "false"), (0, "true")] {
         let sim = Simulation::from_body(&body(bytes)).run();
-        assert_eq!(
-            sim.status(),
-            ExecutionStatus::Completed,
-            "{}",
-            sim.format_log()
-        );
+        assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
         assert_eq!(ctx_json(&sim, "seen"), r#""8 of 2""#);
         assert_eq!(ctx_json(&sim, "ref"), is_external);
     }

@@ -6,21 +6,16 @@ use noetl_types::{ExecutionStatus, Json};
 
 /// A list of rows larger than the inline limit.
 fn large_rows() -> Json {
-    let row = |id: u32| {
-        Json::object([
-            ("id", Json::from(id)),
-            ("text", Json::from("x".repeat(100))),
-        ])
-    };
+    let row =
+        |id: u32| Json::object([("id", Json::from(id)), ("text", Json::from("x".repeat(100)))]);
     Json::list((0..1000).map(row))
 }
 
 fn loading_sim(body: &str) -> Simulation {
     Simulation::from_body(body).with_tools(|call| match call.step {
-        "load" => ToolBehavior::Ok(Json::object([
-            ("rows", large_rows()),
-            ("count", Json::from(1000)),
-        ])),
+        "load" => {
+            ToolBehavior::Ok(Json::object([("rows", large_rows()), ("count", Json::from(1000))]))
+        }
         _ => ToolBehavior::Configured,
     })
 }
@@ -28,15 +23,7 @@ fn loading_sim(body: &str) -> Simulation {
 /// Inline data of a step.
 fn inline_data<'s>(sim: &'s Simulation, step: &str) -> &'s Json {
     let index = sim.plan().find_step(step).unwrap();
-    match &sim
-        .state()
-        .step_state(index)
-        .unwrap()
-        .output
-        .as_ref()
-        .unwrap()
-        .data
-    {
+    match &sim.state().step_state(index).unwrap().output.as_ref().unwrap().data {
         EventData::Inline(value) => value,
         EventData::External(reference) => panic!("{step} is at {}", reference.uri()),
     }
@@ -60,12 +47,7 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(sim.state().ctx(), &Json::object([("third", Json::from(2))]));
     assert_eq!(inline_data(&sim, "small"), &Json::from(1000));
     assert_eq!(inline_data(&sim, "deep"), &Json::from("5 1000 True"));
@@ -74,9 +56,7 @@ workflow:
     // No event contains the rows, and the small parts of a reference are carried without fetching
     // it.
     assert!(
-        sim.to_records()
-            .iter()
-            .all(|record| record_size(record) < 4096),
+        sim.to_records().iter().all(|record| record_size(record) < 4096),
         "{}",
         sim.format_log()
     );
@@ -101,11 +81,8 @@ fn command_contexts(sim: &Simulation) -> String {
                 }
                 None => context,
             };
-            let shortened: String = shortened
-                .split("\"sha256\":\"")
-                .next()
-                .unwrap_or_default()
-                .into();
+            let shortened: String =
+                shortened.split("\"sha256\":\"").next().unwrap_or_default().into();
             lines.push(format!("{:<8} {shortened}", issued.step));
         }
     }
@@ -129,12 +106,7 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(inline_data(&sim, "after"), &Json::from("999 1000 1000"));
     assert_eq!(inline_data(&sim, "last"), &Json::from(7));
     sim.repeat_decisions();
@@ -160,13 +132,7 @@ workflow:
     .run();
     assert_eq!(inline_data(&sim, "b"), &Json::from("1 1"));
     let index = sim.plan().find_step("a").unwrap();
-    let output = sim
-        .state()
-        .step_state(index)
-        .unwrap()
-        .output
-        .clone()
-        .unwrap();
+    let output = sim.state().step_state(index).unwrap().output.clone().unwrap();
     assert!(matches!(output.data, EventData::External(_)));
 }
 
@@ -187,18 +153,10 @@ workflow:
     )
     .with_payload(Json::object([("big", big)]))
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(inline_data(&sim, "a"), &Json::from("1 1 number 39999"));
     assert_eq!(inline_data(&sim, "b"), &Json::from(2));
-    assert_eq!(
-        inline_data(&sim, "c"),
-        &Json::from("COMPLETED 1 1 number 1 4")
-    );
+    assert_eq!(inline_data(&sim, "c"), &Json::from("COMPLETED 1 1 number 1 4"));
 }
 
 /// The context of a command may itself be too large for an event.

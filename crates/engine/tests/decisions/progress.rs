@@ -26,10 +26,7 @@ fn started_sim() -> (Simulation, CommandId) {
 
 fn retried_calls(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
     let retried = |attempt| RetriedCall {
-        error: TaskError::new(
-            TaskErrorKind::Connection,
-            format!("connection {attempt} failed"),
-        ),
+        error: TaskError::new(TaskErrorKind::Connection, format!("connection {attempt} failed")),
         attempt,
         retry_in: Millis::from_secs(60),
         at: None,
@@ -78,11 +75,7 @@ fn event_names(sim: &Simulation) -> Vec<String> {
 }
 
 fn reported_retries(sim: &Simulation, command: CommandId) -> Option<ReportedRetries> {
-    sim.state()
-        .command(command)
-        .unwrap()
-        .reported_retries()
-        .copied()
+    sim.state().command(command).unwrap().reported_retries().copied()
 }
 
 /// Reporting retries in any pieces, with repetitions and lost responses, produces the same log as
@@ -97,24 +90,12 @@ fn retries_reported_early_or_late_give_same_log() {
         // Only a progress report without retries.
         (vec![(vec![], 0)], (retried_calls(1..=3), 0)),
         // Every report was acknowledged.
-        (
-            vec![(retried_calls(1..=1), 0), (retried_calls(2..=3), 1)],
-            (vec![], 3),
-        ),
+        (vec![(retried_calls(1..=1), 0), (retried_calls(2..=3), 1)], (vec![], 3)),
         // No response arrived, so every report repeats all retries.
-        (
-            vec![(retried_calls(1..=1), 0), (retried_calls(1..=2), 0)],
-            (retried_calls(1..=3), 0),
-        ),
+        (vec![(retried_calls(1..=1), 0), (retried_calls(1..=2), 0)], (retried_calls(1..=3), 0)),
         // The first report arrives after the second.
-        (
-            vec![(retried_calls(1..=2), 0), (retried_calls(1..=1), 0)],
-            (retried_calls(2..=3), 1),
-        ),
-        (
-            vec![(retried_calls(1..=3), 0); 4],
-            (retried_calls(3..=3), 2),
-        ),
+        (vec![(retried_calls(1..=2), 0), (retried_calls(1..=1), 0)], (retried_calls(2..=3), 1)),
+        (vec![(retried_calls(1..=3), 0); 4], (retried_calls(3..=3), 2)),
     ];
     for (reports, (last, before)) in cases {
         let (mut sim, command) = started_sim();
@@ -177,9 +158,6 @@ fn retries_of_lost_worker_do_not_count_for_next() {
     };
     assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
     let errors: Vec<_> = event_names(&sim);
-    let errors: Vec<_> = errors
-        .iter()
-        .filter(|kind| kind.starts_with("call.error"))
-        .collect();
+    let errors: Vec<_> = errors.iter().filter(|kind| kind.starts_with("call.error")).collect();
     assert_eq!(errors, ["call.error 1", "call.error 2", "call.error 1"]);
 }

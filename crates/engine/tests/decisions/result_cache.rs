@@ -24,9 +24,7 @@ fn load_sim(payload: &str) -> Simulation {
         }
         Some(_) | None => ToolBehavior::Configured,
     };
-    Simulation::from_body(BODY)
-        .with_tools(tools)
-        .with_payload(parse_json(payload))
+    Simulation::from_body(BODY).with_tools(tools).with_payload(parse_json(payload))
 }
 
 fn issued_count(sim: &Simulation) -> usize {
@@ -59,9 +57,7 @@ fn cache_hit_issues_no_command() {
     assert_eq!(origin.execution_id, first.header().execution_id);
     let exit = &first.log()[usize::try_from(origin.seq.get() - 1).unwrap()];
     assert!(matches!(&exit.kind, EventKind::StepExited(exited) if exited.step == "load"));
-    let other = load_sim(r#"{"city":"rome"}"#)
-        .with_cached_results_of(&first)
-        .run();
+    let other = load_sim(r#"{"city":"rome"}"#).with_cached_results_of(&first).run();
     assert_eq!(issued_count(&other), 2);
     assert_eq!(other.cached_result_count(), 2);
 }
@@ -81,11 +77,7 @@ fn invalid_cache_key_fails_step() {
         Simulation::from_body(&BODY.replace("{{ workload.city }}\", ttl", "{{ none }}\", ttl"))
             .run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert!(
-        sim.format_log().contains("spec.cache.key"),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains("spec.cache.key"), "{}", sim.format_log());
 }
 
 /// A cached loop result is reused as a whole and selects the same arcs.
@@ -102,9 +94,7 @@ workflow:
 "#;
     let first = Simulation::from_body(body).run();
     assert_eq!(issued_count(&first), 3);
-    let second = Simulation::from_body(body)
-        .with_cached_results_of(&first)
-        .run();
+    let second = Simulation::from_body(body).with_cached_results_of(&first).run();
     assert_eq!(issued_count(&second), 1);
     let last = |sim: &Simulation| sim.log().last().unwrap().kind.clone();
     assert_eq!(last(&first), last(&second));
@@ -124,9 +114,7 @@ workflow:
   - { step: use, tool: { kind: noop, result: "{{ both.results.one }} {{ both.one }}" } }
 "#;
     let first = Simulation::from_body(body).run();
-    let second = Simulation::from_body(body)
-        .with_cached_results_of(&first)
-        .run();
+    let second = Simulation::from_body(body).with_cached_results_of(&first).run();
     let last = |sim: &Simulation| sim.log().last().unwrap().kind.clone();
     assert_eq!(issued_count(&second), 1);
     assert_eq!(last(&first), last(&second));
@@ -178,12 +166,7 @@ fn decision_requests_cache_lookup() {
             caches: lookups,
         };
         let input = EngineInput::Start(Box::new(start.clone()));
-        decide(
-            &ExecutionState::new(sim.plan()),
-            sim.plan(),
-            input,
-            &mut context,
-        )
+        decide(&ExecutionState::new(sim.plan()), sim.plan(), input, &mut context)
     };
     let Err(DecisionError::NeedsCache(key)) = decide_start(&lookups) else {
         panic!("expected a cache lookup");

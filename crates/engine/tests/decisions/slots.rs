@@ -23,10 +23,7 @@ workflow:
 
 fn step_grant(step: &str, run: u32, key: &str) -> SlotGrant {
     SlotGrant {
-        holder: SlotHolder::Step {
-            step: StepName::new(step).unwrap(),
-            run,
-        },
+        holder: SlotHolder::Step { step: StepName::new(step).unwrap(), run },
         key: key.into(),
     }
 }
@@ -57,25 +54,13 @@ fn step_waits_for_slot_and_join_for_step() {
     assert_eq!(sim.status(), ExecutionStatus::Running);
     let requests = sim.requested_slots();
     assert_eq!(requests.len(), 1);
-    assert_eq!(
-        (requests[0].slot.key.as_str(), requests[0].slot.limit),
-        ("db-main", 1)
-    );
+    assert_eq!((requests[0].slot.key.as_str(), requests[0].slot.limit), ("db-main", 1));
     assert_eq!(requests[0].priority, 7);
-    assert_eq!(
-        sim.grant_slot(step_grant("a", 1, "db-main")),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(step_grant("a", 1, "db-main")), Ok(InputVerdict::Accepted));
     assert_eq!(entered_steps(&sim), ["start", "b", "a"]);
     // A repeated grant is a duplicate.
-    assert_eq!(
-        sim.grant_slot(step_grant("a", 1, "db-main")),
-        Ok(InputVerdict::Duplicate)
-    );
-    assert_eq!(
-        sim.state().held_slots(sim.plan()),
-        [step_grant("a", 1, "db-main")]
-    );
+    assert_eq!(sim.grant_slot(step_grant("a", 1, "db-main")), Ok(InputVerdict::Duplicate));
+    assert_eq!(sim.state().held_slots(sim.plan()), [step_grant("a", 1, "db-main")]);
     complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     assert!(sim.state().held_slots(sim.plan()).is_empty());
@@ -93,10 +78,7 @@ fn step_exit_releases_slot() {
     let report = sim.execute_lease(&lease).unwrap();
     let input = noetl_engine::EngineInput::Report(Box::new(report));
     let decision = sim.draft_decision(&input).unwrap();
-    assert_eq!(
-        decision.slots,
-        [SlotChange::Release(step_grant("a", 1, "db-main"))]
-    );
+    assert_eq!(decision.slots, [SlotChange::Release(step_grant("a", 1, "db-main"))]);
 }
 
 #[test]
@@ -108,37 +90,19 @@ fn rejects_unrequested_grant() {
     assert_eq!(sim.grant_slot(early.clone()), not_requested(early));
     complete_commands(&mut sim);
     let other_pass = step_grant("a", 2, "db-main");
-    assert_eq!(
-        sim.grant_slot(other_pass.clone()),
-        not_requested(other_pass)
-    );
+    assert_eq!(sim.grant_slot(other_pass.clone()), not_requested(other_pass));
     let other_step = step_grant("b", 2, "db-main");
-    assert_eq!(
-        sim.grant_slot(other_step.clone()),
-        not_requested(other_step)
-    );
-    let execution_grant = SlotGrant {
-        holder: SlotHolder::Execution,
-        key: "db-main".into(),
-    };
-    assert_eq!(
-        sim.grant_slot(execution_grant.clone()),
-        not_requested(execution_grant)
-    );
+    assert_eq!(sim.grant_slot(other_step.clone()), not_requested(other_step));
+    let execution_grant = SlotGrant { holder: SlotHolder::Execution, key: "db-main".into() };
+    assert_eq!(sim.grant_slot(execution_grant.clone()), not_requested(execution_grant));
     // A grant for another key is released, and the slot is requested again.
     let other_key = sim.grant_slot(step_grant("a", 1, "db-other"));
-    assert_eq!(
-        other_key,
-        Ok(InputVerdict::Ignored(ErrorCode::IllegalTransition))
-    );
+    assert_eq!(other_key, Ok(InputVerdict::Ignored(ErrorCode::IllegalTransition)));
     assert_eq!(sim.requested_slots().len(), 1);
     sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     let late = sim.grant_slot(step_grant("a", 1, "db-main"));
-    assert_eq!(
-        late,
-        Err(DecisionError::AlreadyEnded(ExecutionStatus::Completed))
-    );
+    assert_eq!(late, Err(DecisionError::AlreadyEnded(ExecutionStatus::Completed)));
 }
 
 #[test]
@@ -147,9 +111,7 @@ fn cancel_withdraws_slot_requests() {
     sim.start().unwrap();
     complete_commands(&mut sim);
     let control = noetl_engine::event::ControlInfo::default();
-    let decision = sim
-        .draft_decision(&noetl_engine::EngineInput::Cancel(control))
-        .unwrap();
+    let decision = sim.draft_decision(&noetl_engine::EngineInput::Cancel(control)).unwrap();
     let release = SlotChange::Release(step_grant("a", 1, "db-main"));
     assert_eq!(decision.slots, [SlotChange::ReleaseAll, release]);
     assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
@@ -163,10 +125,7 @@ fn slot_granted_during_pause_is_released() {
     sim.start().unwrap();
     complete_commands(&mut sim);
     sim.pause_execution().unwrap();
-    assert_eq!(
-        sim.grant_slot(step_grant("a", 1, "db-main")),
-        Err(DecisionError::Paused)
-    );
+    assert_eq!(sim.grant_slot(step_grant("a", 1, "db-main")), Err(DecisionError::Paused));
     assert!(sim.requested_slots().is_empty());
     sim.resume_execution().unwrap();
     assert_eq!(sim.requested_slots().len(), 1);
@@ -237,11 +196,7 @@ fn slot_key_must_be_short_text() {
     ] {
         let sim = Simulation::from_body(&STEP_SLOT.replace("db-{{ workload.db }}", key)).run();
         assert_eq!(sim.status(), ExecutionStatus::Failed, "{key}");
-        assert!(
-            sim.format_log().contains(message),
-            "{key}\n{}",
-            sim.format_log()
-        );
+        assert!(sim.format_log().contains(message), "{key}\n{}", sim.format_log());
     }
 }
 
@@ -266,21 +221,12 @@ fn execution_waits_for_its_own_slot_first() {
     assert_eq!(requests[0].holder, SlotHolder::Execution);
     assert_eq!(requests[0].overlap.as_str(), "cancel_previous");
     assert_eq!(requests[0].priority, 5);
-    let execution_grant = SlotGrant {
-        holder: SlotHolder::Execution,
-        key: "tenant-4".into(),
-    };
+    let execution_grant = SlotGrant { holder: SlotHolder::Execution, key: "tenant-4".into() };
     // The first step needs a slot too, so the run keeps waiting with its own slot.
-    assert_eq!(
-        sim.grant_slot(execution_grant.clone()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(execution_grant.clone()), Ok(InputVerdict::Accepted));
     assert_eq!(sim.requested_slots()[0].slot.key.as_str(), "own");
     assert_eq!(sim.grant_slot(execution_grant), Ok(InputVerdict::Accepted));
-    assert_eq!(
-        sim.grant_slot(step_grant("start", 1, "own")),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(step_grant("start", 1, "own")), Ok(InputVerdict::Accepted));
     complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     insta::assert_snapshot!(sim.format_log());
@@ -303,9 +249,7 @@ fn waiting_execution_can_be_cancelled_or_time_out() {
 
 #[test]
 fn invalid_execution_slot_key_fails_execution() {
-    let sim = Simulation::from_body(EXECUTION_SLOT)
-        .with_payload(parse_json(r#"{"n":"x"}"#))
-        .run();
+    let sim = Simulation::from_body(EXECUTION_SLOT).with_payload(parse_json(r#"{"n":"x"}"#)).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert_eq!(sim.log().len(), 2);
 }
@@ -324,45 +268,24 @@ workflow:
     sim.start().unwrap();
     let requested = |sim: &Simulation| -> Vec<SlotGrant> {
         let requests = sim.requested_slots();
-        requests
-            .iter()
-            .map(noetl_engine::SlotRequest::to_grant)
-            .collect()
+        requests.iter().map(noetl_engine::SlotRequest::to_grant).collect()
     };
-    let execution_grant = SlotGrant {
-        holder: SlotHolder::Execution,
-        key: "all".into(),
-    };
+    let execution_grant = SlotGrant { holder: SlotHolder::Execution, key: "all".into() };
     let entry_grant = step_grant("start", 1, "few");
     assert_eq!(requested(&sim), std::slice::from_ref(&execution_grant));
     let event_count = sim.log().len();
-    assert_eq!(
-        sim.grant_slot(execution_grant.clone()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(execution_grant.clone()), Ok(InputVerdict::Accepted));
     assert_eq!(sim.log().len(), event_count, "the grant adds no event");
     assert_eq!(requested(&sim), std::slice::from_ref(&entry_grant));
     sim.pause_execution().unwrap();
-    assert_eq!(
-        sim.grant_slot(entry_grant.clone()),
-        Err(DecisionError::Paused)
-    );
+    assert_eq!(sim.grant_slot(entry_grant.clone()), Err(DecisionError::Paused));
     sim.resume_execution().unwrap();
     assert_eq!(requested(&sim), std::slice::from_ref(&execution_grant));
-    assert_eq!(
-        sim.grant_slot(execution_grant.clone()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(execution_grant.clone()), Ok(InputVerdict::Accepted));
     assert_eq!(requested(&sim), std::slice::from_ref(&entry_grant));
-    assert_eq!(
-        sim.grant_slot(entry_grant.clone()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.grant_slot(entry_grant.clone()), Ok(InputVerdict::Accepted));
     assert_eq!(entered_steps(&sim), ["start"]);
-    assert_eq!(
-        sim.state().held_slots(sim.plan()),
-        [execution_grant, entry_grant]
-    );
+    assert_eq!(sim.state().held_slots(sim.plan()), [execution_grant, entry_grant]);
     complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     sim.repeat_decisions();
@@ -392,14 +315,8 @@ workflow:
     let changes = sim.draft_decision(&input).unwrap().slots;
     let released = |grant| SlotChange::Release(grant);
     // One step is skipped, and the other has a different key now.
-    assert!(
-        changes.contains(&released(step_grant("a", 1, "one"))),
-        "{changes:?}"
-    );
-    assert!(
-        changes.contains(&released(step_grant("b", 1, "two-"))),
-        "{changes:?}"
-    );
+    assert!(changes.contains(&released(step_grant("a", 1, "one"))), "{changes:?}");
+    assert!(changes.contains(&released(step_grant("b", 1, "two-"))), "{changes:?}");
     assert_eq!(changes.len(), 3, "{changes:?}");
     sim.submit_report(report).unwrap();
     let requests = sim.requested_slots();

@@ -46,12 +46,7 @@ fn decide_start(
         payloads: &EmptyPayloads,
         caches: &EmptyCache,
     };
-    decide(
-        state,
-        plan,
-        EngineInput::Start(Box::new(start)),
-        &mut context,
-    )
+    decide(state, plan, EngineInput::Start(Box::new(start)), &mut context)
 }
 
 fn workload_text(events: &[Event]) -> String {
@@ -96,10 +91,7 @@ fn random_values_derive_from_seed() {
     ));
     let state = ExecutionState::new(&plan);
     let workload = |seed: u8| {
-        let start = StartInput {
-            seed: [seed; 32],
-            ..start_input(Json::Null)
-        };
+        let start = StartInput { seed: [seed; 32], ..start_input(Json::Null) };
         workload_text(&decide_start(&plan, &state, start).unwrap().events)
     };
     assert_eq!(workload(1), workload(1));
@@ -143,9 +135,7 @@ fn rejects_invalid_start() {
         DecisionError::PayloadTooDeep
     );
 
-    let started = decide_start(&plan, &state, start_input(Json::Null))
-        .unwrap()
-        .next;
+    let started = decide_start(&plan, &state, start_input(Json::Null)).unwrap().next;
     assert_eq!(
         decide_start(&plan, &started, start_input(Json::Null)).unwrap_err(),
         DecisionError::AlreadyStarted
@@ -159,10 +149,7 @@ fn rejects_invalid_start() {
         caches: &EmptyCache,
     };
     let input = EngineInput::Pause(noetl_engine::event::ControlInfo::default());
-    assert_eq!(
-        decide(&state, &plan, input, &mut context).unwrap_err(),
-        DecisionError::NotStarted
-    );
+    assert_eq!(decide(&state, &plan, input, &mut context).unwrap_err(), DecisionError::NotStarted);
     let input = EngineInput::Start(Box::new(start_input(Json::Null)));
     let too_early = decide(&state, &plan, input, &mut context).unwrap_err();
     assert!(matches!(too_early, DecisionError::Clock(_)), "{too_early}");

@@ -38,17 +38,12 @@ static STEP_CONDITIONS: LazyLock<Vec<(Arc<str>, Template)>> = LazyLock::new(|| {
     (0..MAX_STEPS)
         .map(|at| {
             let condition = format!("'s{at}' in output");
-            (
-                format!("s{at}").into(),
-                Template::parse_condition(&condition).unwrap(),
-            )
+            (format!("s{at}").into(), Template::parse_condition(&condition).unwrap())
         })
         .collect()
 });
 static STEP_TEMPLATE: LazyLock<Playbook> = LazyLock::new(|| {
-    parse_playbook(&format!(
-        "{PLAYBOOK_HEADER}workflow: [{{ step: s0, tool: {{ kind: noop }} }}]"
-    ))
+    parse_playbook(&format!("{PLAYBOOK_HEADER}workflow: [{{ step: s0, tool: {{ kind: noop }} }}]"))
 });
 
 pub(crate) const MAX_STEPS: usize = 8;
@@ -78,11 +73,8 @@ pub(crate) fn random_graph(seed: u64, acyclic: bool) -> Playbook {
                     set: SetClause::default(),
                 });
             }
-            let mode = if rng.draw_percent(60) {
-                RouterMode::Inclusive
-            } else {
-                RouterMode::Exclusive
-            };
+            let mode =
+                if rng.draw_percent(60) { RouterMode::Inclusive } else { RouterMode::Exclusive };
             Step {
                 name: Spanned::new(Arc::clone(&STEP_CONDITIONS[at].0), Span::default()),
                 next: Some(Router::new(mode, NoMatch::Complete, arcs)),
@@ -178,16 +170,9 @@ fn write_step_spec(text: &mut String, rng: &mut SplitMix, at: usize) -> bool {
 }
 
 fn write_cursor(text: &mut String, rng: &mut SplitMix) {
-    let (rows, max_rows, chains) = (
-        rng.number_below(8),
-        1 + rng.number_below(3),
-        1 + rng.number_below(3),
-    );
-    let process = if rng.draw_percent(25) {
-        ", process: frame"
-    } else {
-        ""
-    };
+    let (rows, max_rows, chains) =
+        (rng.number_below(8), 1 + rng.number_below(3), 1 + rng.number_below(3));
+    let process = if rng.draw_percent(25) { ", process: frame" } else { "" };
     let _ = writeln!(
         text,
         "    loop: {{ cursor: {{ claim: \"rows {rows}\" }}, iterator: x, spec: {{ mode: cursor, max_in_flight: {chains}, frame: {{ max_rows: {max_rows}{process} }} }} }}"
@@ -195,20 +180,9 @@ fn write_cursor(text: &mut String, rng: &mut SplitMix) {
 }
 
 fn write_loop(text: &mut String, rng: &mut SplitMix) {
-    let source = [
-        "3",
-        "[7, 8]",
-        "\"{{ workload.list }}\"",
-        "\"a, b\"",
-        "0",
-        "\"{{ base }}\"",
-    ];
+    let source = ["3", "[7, 8]", "\"{{ workload.list }}\"", "\"a, b\"", "0", "\"{{ base }}\""];
     let source = rng.pick_item(&source).copied().unwrap_or("1");
-    let mode = if rng.draw_percent(60) {
-        "parallel"
-    } else {
-        "sequential"
-    };
+    let mode = if rng.draw_percent(60) { "parallel" } else { "sequential" };
     let width = 1 + rng.number_below(3);
     let _ = writeln!(
         text,
@@ -266,11 +240,7 @@ fn write_tool(text: &mut String, rng: &mut SplitMix, at: usize) {
 }
 
 fn write_arcs(text: &mut String, rng: &mut SplitMix, at: usize, steps: usize) {
-    let mode = if rng.draw_percent(60) {
-        "inclusive"
-    } else {
-        "exclusive"
-    };
+    let mode = if rng.draw_percent(60) { "inclusive" } else { "exclusive" };
     let conditions = [
         "",
         ", when: \"{{ output is not none }}\"",
@@ -292,20 +262,14 @@ fn write_arcs(text: &mut String, rng: &mut SplitMix, at: usize, steps: usize) {
     }
     if !arcs.is_empty() {
         let arcs = arcs.join(", ");
-        let _ = writeln!(
-            text,
-            "    next: {{ spec: {{ mode: {mode} }}, arcs: [{arcs}] }}"
-        );
+        let _ = writeln!(text, "    next: {{ spec: {{ mode: {mode} }}, arcs: [{arcs}] }}");
     }
 }
 
 /// A tool that fails at random but reproducible calls.
 pub(crate) fn flaky_tool(seed: u64) -> impl Fn(&SimulatedCall<'_>) -> ToolBehavior + 'static {
     move |call| {
-        let topic = format!(
-            "{}/{}/{:?}/{}",
-            call.step, call.label, call.index, call.attempt
-        );
+        let topic = format!("{}/{}/{:?}/{}", call.step, call.label, call.index, call.attempt);
         let mut rng = seeded_rng(seed, &topic);
         if call.label == "claim" {
             return ToolBehavior::Configured;
@@ -317,10 +281,7 @@ pub(crate) fn flaky_tool(seed: u64) -> impl Fn(&SimulatedCall<'_>) -> ToolBehavi
             return ToolBehavior::Configured;
         }
         ToolBehavior::Ok(Json::object([
-            (
-                "ran",
-                call.config.get("command").cloned().unwrap_or_default(),
-            ),
+            ("ran", call.config.get("command").cloned().unwrap_or_default()),
             ("index", Json::from(call.index)),
         ]))
     }

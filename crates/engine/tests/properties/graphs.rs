@@ -32,12 +32,9 @@ fn check_step_liveness(sim: &Simulation) {
     if state.is_ended() || state.is_failing() {
         return;
     }
-    let live = graph.steps().filter(|step| {
-        matches!(
-            state.step_stage(*step),
-            StepStage::Waiting | StepStage::Running
-        )
-    });
+    let live = graph
+        .steps()
+        .filter(|step| matches!(state.step_stage(*step), StepStage::Waiting | StepStage::Running));
     let alive = graph.reachable_from(live);
     let from_entry = graph.reachable_from(graph.entry());
     for step in graph.steps() {
@@ -67,27 +64,15 @@ fn collect_timeline(sim: &Simulation) -> StepTimeline {
     for (position, event) in sim.log().iter().enumerate() {
         match &event.kind {
             EventKind::StepEntered(entered) => {
-                timeline
-                    .entered
-                    .entry(entered.step.clone())
-                    .or_default()
-                    .push(position);
+                timeline.entered.entry(entered.step.clone()).or_default().push(position);
             }
             EventKind::StepExited(exited) => {
                 let exit = (position, exited.next.clone());
-                timeline
-                    .exited
-                    .entry(exited.step.clone())
-                    .or_default()
-                    .push(exit);
+                timeline.exited.entry(exited.step.clone()).or_default().push(exit);
             }
             EventKind::StepSkipped(skipped) => {
                 assert_eq!(skipped.reason, SkipReason::NotRouted);
-                timeline
-                    .skipped
-                    .entry(skipped.step.clone())
-                    .or_default()
-                    .push(position);
+                timeline.skipped.entry(skipped.step.clone()).or_default().push(position);
             }
             EventKind::PlaybookCompleted { .. }
             | EventKind::PlaybookFailed(_)
@@ -123,12 +108,7 @@ fn acyclic_steps_run_once_after_all_taken_arcs() {
             let entered = timeline.entered.get(&name).cloned().unwrap_or_default();
             let is_entry = graph.entry() == Some(step);
             let is_led_to = is_entry || led_to.contains_key(&name);
-            assert_eq!(
-                entered.len(),
-                usize::from(is_led_to),
-                "{name}\n{}",
-                sim.format_log()
-            );
+            assert_eq!(entered.len(), usize::from(is_led_to), "{name}\n{}", sim.format_log());
             if let (Some(entered), Some(last)) = (entered.first(), led_to.get(&name)) {
                 assert!(entered > last, "{name} did not wait\n{}", sim.format_log());
             }
@@ -160,18 +140,11 @@ fn execution_of_any_graph_ends() {
                 assert!(runs <= 1, "{name} is on no cycle\n{}", sim.format_log());
             }
             let skips = timeline.skipped.get(&name).map_or(0, Vec::len);
-            assert!(
-                skips == 0 || (runs == 0 && skips == 1),
-                "{name}\n{}",
-                sim.format_log()
-            );
+            assert!(skips == 0 || (runs == 0 && skips == 1), "{name}\n{}", sim.format_log());
         }
     }
     // Some cycles exceed the limit, others end.
-    assert_eq!(
-        ends,
-        BTreeSet::from([ExecutionStatus::Completed, ExecutionStatus::Failed])
-    );
+    assert_eq!(ends, BTreeSet::from([ExecutionStatus::Completed, ExecutionStatus::Failed]));
 }
 
 /// Runs the same checks on far more graphs.

@@ -1,10 +1,6 @@
 //! Properties of every run, for any playbook, worker behaviour and order of events.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod generate;
 mod graphs;

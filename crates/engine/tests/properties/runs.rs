@@ -34,9 +34,7 @@ fn without_time_fields(value: &Json) -> Json {
         ["slept_ms", "fired_at", "received_at", "at", "execution_id"];
     match value {
         Json::Map(map) => {
-            let stable = map
-                .iter()
-                .filter(|(key, _)| !TIME_DEPENDENT_KEYS.contains(&&***key));
+            let stable = map.iter().filter(|(key, _)| !TIME_DEPENDENT_KEYS.contains(&&***key));
             Json::object(stable.map(|(key, value)| (key.clone(), without_time_fields(value))))
         }
         Json::List(items) => Json::list(items.iter().map(without_time_fields)),

@@ -51,25 +51,15 @@ fn assert_same_commands(
         let entry = &entries[id.to_string().as_str()];
         let expected = match &command.phase {
             CommandPhase::Pending { .. } => EventStatus::Pending,
-            CommandPhase::Leased {
-                is_running: false, ..
-            } => EventStatus::Claimed,
-            CommandPhase::Leased {
-                is_running: true, ..
-            } => EventStatus::Running,
+            CommandPhase::Leased { is_running: false, .. } => EventStatus::Claimed,
+            CommandPhase::Leased { is_running: true, .. } => EventStatus::Running,
             // Between the end of the call and the closing of the command: both are in one append.
             _ => continue,
         };
         assert_eq!(entry.status, expected.into(), "command {id} {at}");
     }
-    let closed = entries
-        .values()
-        .filter(|entry| entry.terminal_event_id.is_some());
-    assert_eq!(
-        closed.count() + state.open_command_count(),
-        entries.len(),
-        "{at}"
-    );
+    let closed = entries.values().filter(|entry| entry.terminal_event_id.is_some());
+    assert_eq!(closed.count() + state.open_command_count(), entries.len(), "{at}");
 }
 
 #[test]

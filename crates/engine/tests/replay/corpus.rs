@@ -25,9 +25,7 @@ fn corpus_logs() -> Vec<PathBuf> {
 fn read_records(path: &Path) -> Vec<EventRecord> {
     let text = fs::read_to_string(path).unwrap();
     let mut reader = LogReader::default();
-    text.lines()
-        .filter_map(|line| reader.read(line).unwrap())
-        .collect()
+    text.lines().filter_map(|line| reader.read(line).unwrap()).collect()
 }
 
 fn replay_in_order(records: Vec<EventRecord>) -> ReplayState {
@@ -90,21 +88,11 @@ fn damaged_event_is_reported() {
     let path = &corpus_logs()[0];
     let records = read_records(path);
     for damaged in ["{\"loop_id\":", "{\"a\" 1}", "nothing"] {
-        let row = ReplayRow {
-            meta: Some(JsonRef::Text(damaged)),
-            ..ReplayRow::from(&records[0])
-        };
+        let row = ReplayRow { meta: Some(JsonRef::Text(damaged)), ..ReplayRow::from(&records[0]) };
         let error = empty_state(&records).apply_row(&row).unwrap_err();
         let (event_id, seq) = (records[0].event.event_id, records[0].seq);
         let cause = InvalidJson;
-        assert_eq!(
-            error,
-            ReplayError::Damaged {
-                event_id,
-                seq,
-                cause
-            }
-        );
+        assert_eq!(error, ReplayError::Damaged { event_id, seq, cause });
     }
 }
 

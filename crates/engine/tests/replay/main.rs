@@ -1,10 +1,6 @@
 //! Replay: the same log gives the same bytes in any order, split and encoding of the input.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agreement;
 mod corpus;
@@ -28,10 +24,7 @@ fn run_generated(seed: u64, world: u64) -> Simulation {
         .with_responses(flaky_world(seed));
     sim.start().unwrap();
     if !sim.state().is_ended() {
-        let rates = FaultRates {
-            cancel: 2,
-            ..FaultRates::HARMLESS_FAULTS
-        };
+        let rates = FaultRates { cancel: 2, ..FaultRates::HARMLESS_FAULTS };
         ChaosScheduler::new(world, rates).run_to_end(&mut sim);
     }
     sim
@@ -40,11 +33,7 @@ fn run_generated(seed: u64, world: u64) -> Simulation {
 /// Empty state of the execution that the records belong to.
 fn empty_state(records: &[EventRecord]) -> ReplayState {
     let event = &records[0].event;
-    ReplayState::new(
-        event.tenant_id.clone(),
-        event.organization_id.clone(),
-        event.execution_id,
-    )
+    ReplayState::new(event.tenant_id.clone(), event.organization_id.clone(), event.execution_id)
 }
 
 fn replay_records(records: &[EventRecord]) -> ReplayState {

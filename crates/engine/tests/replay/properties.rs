@@ -39,18 +39,10 @@ fn to_api_json(record: &EventRecord) -> String {
         "meta",
     ];
     let body = parse(&to_canonical(record)).unwrap();
-    let fields = body
-        .as_map()
-        .unwrap()
-        .iter()
-        .filter(|(key, _)| API_FIELDS.contains(&&***key));
+    let fields = body.as_map().unwrap().iter().filter(|(key, _)| API_FIELDS.contains(&&***key));
     let fields = fields.map(|(key, value)| {
         let is_id = key.ends_with("_id") && value.as_i64().is_some();
-        let value = if is_id {
-            Json::from(value.to_string())
-        } else {
-            value.clone()
-        };
+        let value = if is_id { Json::from(value.to_string()) } else { value.clone() };
         (key.clone(), value)
     });
     Json::object(fields).to_string()
@@ -60,9 +52,7 @@ fn replay_text(records: &[EventRecord], to_text: impl Fn(&EventRecord) -> String
     let mut reader = LogReader::default();
     let mut state = OrderedFold::new(empty_state(records));
     for record in records {
-        state
-            .push(reader.read(&to_text(record)).unwrap().unwrap())
-            .unwrap();
+        state.push(reader.read(&to_text(record)).unwrap().unwrap()).unwrap();
     }
     state.finish().unwrap()
 }

@@ -30,9 +30,7 @@ fn approval_requires_quorum() {
         sim.send_decision("ask", "ann", ApprovalChoice::Approve),
         Ok(InputVerdict::Accepted)
     );
-    let again = sim
-        .send_decision("ask", "ann", ApprovalChoice::Approve)
-        .unwrap_err();
+    let again = sim.send_decision("ask", "ann", ApprovalChoice::Approve).unwrap_err();
     assert_eq!(again, DecisionError::AlreadyDecided("ann".into()));
     assert_eq!(again.code(), ErrorCode::AlreadyDecided);
     assert_eq!(sim.status(), ExecutionStatus::Running);
@@ -41,10 +39,7 @@ fn approval_requires_quorum() {
         values: Some(parse_json(r#"{"n":1}"#)),
         ..new_decision("bob", ApprovalChoice::Approve)
     };
-    assert_eq!(
-        sim.decide(approval_input(second)),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(approval_input(second)), Ok(InputVerdict::Accepted));
     let data = last_call_data(&sim);
     assert_eq!(data.get("approved"), Some(&Json::Bool(true)));
     assert_eq!(data.get("by"), Some(&Json::from("bob")));
@@ -65,14 +60,10 @@ workflow:
   - { step: yes, tool: { kind: noop } }
 "#,
     );
-    sim.send_decision("ask", "ann", ApprovalChoice::Approve)
-        .unwrap();
-    sim.send_decision("ask", "bob", ApprovalChoice::Reject)
-        .unwrap();
+    sim.send_decision("ask", "ann", ApprovalChoice::Approve).unwrap();
+    sim.send_decision("ask", "bob", ApprovalChoice::Reject).unwrap();
     assert_eq!(last_call_data(&sim).get("by"), Some(&Json::from("bob")));
-    let late = sim
-        .send_decision("ask", "eve", ApprovalChoice::Approve)
-        .unwrap_err();
+    let late = sim.send_decision("ask", "eve", ApprovalChoice::Approve).unwrap_err();
     assert_eq!(late, DecisionError::NoOpenApproval("ask".parse().unwrap()));
     assert_eq!(late.code(), ErrorCode::AlreadyDecided);
     assert!(sim.state().active_passes().any(|(step, _)| step.0 == 1));
@@ -84,22 +75,15 @@ fn rejects_decisions_by_non_approvers() {
         started_sim("workflow: [{ step: ask, tool: { kind: approval, approvers: [ann, ops] } }]");
     let wait = sim.state().open_waits().next().unwrap();
     assert!(matches!(wait.kind, WaitKind::Approval(_, approval) if approval.approvers.len() == 2));
-    let forbidden = sim
-        .send_decision("ask", "eve", ApprovalChoice::Approve)
-        .unwrap_err();
+    let forbidden = sim.send_decision("ask", "eve", ApprovalChoice::Approve).unwrap_err();
     assert_eq!(forbidden.code(), ErrorCode::Forbidden);
-    let unknown_step = sim
-        .send_decision("nowhere", "ann", ApprovalChoice::Approve)
-        .unwrap_err();
+    let unknown_step = sim.send_decision("nowhere", "ann", ApprovalChoice::Approve).unwrap_err();
     assert_eq!(unknown_step.code(), ErrorCode::NotFound);
     let by_group = ApprovalDecision {
         groups: vec![Text::from("ops")],
         ..new_decision("eve", ApprovalChoice::Approve)
     };
-    assert_eq!(
-        sim.decide(approval_input(by_group)),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(approval_input(by_group)), Ok(InputVerdict::Accepted));
 }
 
 #[test]
@@ -107,35 +91,21 @@ fn approval_values_must_match_form() {
     let mut sim = started_sim(
         "workflow: [{ step: ask, tool: { kind: approval, quorum: 2, form: { type: object, required: [n] } } }]",
     );
-    let empty = sim
-        .send_decision("ask", "ann", ApprovalChoice::Approve)
-        .unwrap_err();
-    assert!(
-        matches!(empty, DecisionError::SchemaMismatch { what: "form", .. }),
-        "{empty}"
-    );
+    let empty = sim.send_decision("ask", "ann", ApprovalChoice::Approve).unwrap_err();
+    assert!(matches!(empty, DecisionError::SchemaMismatch { what: "form", .. }), "{empty}");
     let filled = ApprovalDecision {
         values: Some(parse_json(r#"{"n":1}"#)),
         ..new_decision("ann", ApprovalChoice::Approve)
     };
-    assert_eq!(
-        sim.decide(approval_input(filled)),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(approval_input(filled)), Ok(InputVerdict::Accepted));
     // A rejection does not require the form.
-    assert_eq!(
-        sim.send_decision("ask", "bob", ApprovalChoice::Reject),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.send_decision("ask", "bob", ApprovalChoice::Reject), Ok(InputVerdict::Accepted));
 }
 
 #[test]
 fn timeout_applies_configured_decision() {
-    for (on_timeout, approved) in [
-        ("reject", Some(false)),
-        ("approve", Some(true)),
-        ("fail", None),
-    ] {
+    for (on_timeout, approved) in [("reject", Some(false)), ("approve", Some(true)), ("fail", None)]
+    {
         let mut sim = started_sim(&format!(
             "workflow: [{{ step: ask, tool: {{ kind: approval, timeout: 1h, on_timeout: {on_timeout} }} }}]"
         ));
@@ -156,15 +126,11 @@ fn loop_iterations_are_approved_separately() {
     let mut sim = started_sim(
         "workflow: [{ step: ask, loop: { in: 2, iterator: i, spec: { mode: parallel } }, tool: { kind: approval } }]",
     );
-    let without_index = sim
-        .send_decision("ask", "ann", ApprovalChoice::Approve)
-        .unwrap_err();
+    let without_index = sim.send_decision("ask", "ann", ApprovalChoice::Approve).unwrap_err();
     assert_eq!(without_index.code(), ErrorCode::AlreadyDecided);
     for index in [1, 0] {
-        let one = ApprovalDecision {
-            index: Some(index),
-            ..new_decision("ann", ApprovalChoice::Approve)
-        };
+        let one =
+            ApprovalDecision { index: Some(index), ..new_decision("ann", ApprovalChoice::Approve) };
         assert_eq!(sim.decide(approval_input(one)), Ok(InputVerdict::Accepted));
     }
     assert_eq!(sim.status(), ExecutionStatus::Completed);

@@ -38,40 +38,22 @@ fn starts_child_once_with_input() {
     assert_eq!(call.of, ChildTarget::Path("etl/child".parse().unwrap()));
     assert_eq!((call.version, depth), (Some(3), 1));
     assert_eq!(call.result_step.as_deref(), Some("load"));
-    assert_eq!(
-        call.input,
-        EventData::Inline(parse_json(r#"{"n":4,"m":2}"#))
-    );
+    assert_eq!(call.input, EventData::Inline(parse_json(r#"{"n":4,"m":2}"#)));
 }
 
 #[test]
 fn child_result_becomes_task_data() {
     for (result, data) in [
-        (
-            r#"{"a":1}"#,
-            r#"{"a":1,"execution_id":"<id>","status":"COMPLETED"}"#,
-        ),
-        (
-            r#"{"status":"mine"}"#,
-            r#"{"execution_id":"<id>","status":"mine"}"#,
-        ),
-        (
-            "[1]",
-            r#"{"data":[1],"execution_id":"<id>","status":"COMPLETED"}"#,
-        ),
+        (r#"{"a":1}"#, r#"{"a":1,"execution_id":"<id>","status":"COMPLETED"}"#),
+        (r#"{"status":"mine"}"#, r#"{"execution_id":"<id>","status":"mine"}"#),
+        ("[1]", r#"{"data":[1],"execution_id":"<id>","status":"COMPLETED"}"#),
     ] {
         let mut sim = started_sim(CHILD_PLAYBOOK);
         let child = sim.awaited_children()[0];
         let result = EventData::Inline(parse_json(result));
         let ended = ChildOutcome::Completed { result };
-        assert_eq!(
-            sim.report_child_end(child, ended.clone()),
-            Ok(InputVerdict::Accepted)
-        );
-        assert_eq!(
-            last_call_data(&sim),
-            parse_json(&data.replace("<id>", &child.to_string()))
-        );
+        assert_eq!(sim.report_child_end(child, ended.clone()), Ok(InputVerdict::Accepted));
+        assert_eq!(last_call_data(&sim), parse_json(&data.replace("<id>", &child.to_string())));
         // A second end is rejected.
         assert!(sim.report_child_end(child, ended).is_err());
     }
@@ -92,13 +74,7 @@ fn unsuccessful_child_fails_its_task() {
     let boom = || TaskError::new(TaskErrorKind::Transform, "boom");
     for (end, kind, text) in [
         (ChildOutcome::Failed { error: boom() }, "child", "boom"),
-        (
-            ChildOutcome::Cancelled {
-                reason: Some("enough".into()),
-            },
-            "child",
-            "enough",
-        ),
+        (ChildOutcome::Cancelled { reason: Some("enough".into()) }, "child", "enough"),
         (
             ChildOutcome::NotStarted {
                 error: TaskError::new(TaskErrorKind::NotFound, "no such playbook"),
@@ -112,10 +88,7 @@ fn unsuccessful_child_fails_its_task() {
         sim.report_child_end(child, end).unwrap();
         assert_eq!(sim.status(), ExecutionStatus::Failed);
         let table = sim.format_log();
-        assert!(
-            table.contains(&format!("\"kind\":\"{kind}\"")) && table.contains(text),
-            "{table}"
-        );
+        assert!(table.contains(&format!("\"kind\":\"{kind}\"")) && table.contains(text), "{table}");
     }
 }
 
@@ -162,26 +135,18 @@ fn retry_starts_new_child_execution() {
         let child = sim.awaited_children()[0];
         children.push(child);
         let error = TaskError::new(TaskErrorKind::Transform, "boom");
-        sim.report_child_end(child, ChildOutcome::Failed { error })
-            .unwrap();
+        sim.report_child_end(child, ChildOutcome::Failed { error }).unwrap();
         assert!(sim.awaited_children().is_empty(), "the retry is delayed");
         sim.advance_clock(Millis::from_secs(10));
         sim.fire_timers();
     }
     children.push(sim.awaited_children()[0]);
     let result = EventData::Inline(parse_json(r#"{"n":1}"#));
-    sim.report_child_end(children[2], ChildOutcome::Completed { result })
-        .unwrap();
+    sim.report_child_end(children[2], ChildOutcome::Completed { result }).unwrap();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    let ids: Vec<_> = started_children(&sim)
-        .iter()
-        .map(|(call, _)| call.child)
-        .collect();
+    let ids: Vec<_> = started_children(&sim).iter().map(|(call, _)| call.child).collect();
     assert_eq!(ids, children);
-    assert_eq!(
-        *sim.state().ctx(),
-        parse_json(r#"{"done":"COMPLETED","seen":2,"tries":2}"#)
-    );
+    assert_eq!(*sim.state().ctx(), parse_json(r#"{"done":"COMPLETED","seen":2,"tries":2}"#));
     let mut table = sim.format_log();
     for (index, child) in children.iter().enumerate() {
         table = table.replace(&child.to_string(), &format!("<child {index}>"));
@@ -203,11 +168,7 @@ fn nesting_depth_of_children_is_limited() {
     sim.decide(EngineInput::Start(Box::new(start))).unwrap();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert!(started_children(&sim).is_empty());
-    assert!(
-        sim.format_log().contains("\"kind\":\"limit\""),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains("\"kind\":\"limit\""), "{}", sim.format_log());
 }
 
 #[test]
@@ -219,8 +180,7 @@ fn large_child_input_and_result_are_stored_by_reference() {
     let call = started_children(&sim)[0].0.clone();
     assert!(matches!(call.input, EventData::External(_)));
     let result = call.input.clone();
-    sim.report_child_end(call.child, ChildOutcome::Completed { result })
-        .unwrap();
+    sim.report_child_end(call.child, ChildOutcome::Completed { result }).unwrap();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     sim.repeat_decisions();
 }
@@ -240,15 +200,10 @@ workflow:
         let calls = started_children(&sim);
         let (call, _) = calls.iter().find(|(call, _)| call.child == child).unwrap();
         let result = call.input.clone();
-        sim.report_child_end(child, ChildOutcome::Completed { result })
-            .unwrap();
+        sim.report_child_end(child, ChildOutcome::Completed { result }).unwrap();
     }
-    let output = sim
-        .state()
-        .step_state(noetl_playbook::graph::StepIndex(0))
-        .unwrap()
-        .output
-        .clone();
+    let output =
+        sim.state().step_state(noetl_playbook::graph::StepIndex(0)).unwrap().output.clone();
     let EventData::Inline(data) = output.unwrap().data else {
         panic!("small");
     };
@@ -279,10 +234,7 @@ fn rejects_worker_report_for_suspended_task() {
         retries_before: 0,
         outcome: noetl_engine::ReportOutcome::Completed(TaskResult::from(EventData::default())),
     };
-    assert_eq!(
-        sim.submit_report(report),
-        Ok(InputVerdict::Ignored(ErrorCode::StaleAttempt))
-    );
+    assert_eq!(sim.submit_report(report), Ok(InputVerdict::Ignored(ErrorCode::StaleAttempt)));
     assert_eq!(sim.awaited_children().len(), 1);
 }
 
@@ -311,20 +263,10 @@ workflow:
     }
     let error = TaskError::new(TaskErrorKind::Transform, "boom");
     let child = sim.awaited_children()[0];
-    sim.report_child_end(child, ChildOutcome::Failed { error })
-        .unwrap();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Failed,
-        "{}",
-        sim.format_log()
-    );
+    sim.report_child_end(child, ChildOutcome::Failed { error }).unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Failed, "{}", sim.format_log());
     assert_eq!(sim.state().ctx(), &parse_json(r#"{"tries":1}"#));
-    assert!(
-        sim.format_log().contains(r#"failed_steps":["bad","sub"]"#),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains(r#"failed_steps":["bad","sub"]"#), "{}", sim.format_log());
     sim.repeat_decisions();
 }
 
@@ -345,12 +287,7 @@ workflow:
       set: { ctx.attempt: "{{ _attempt }}" }
 "#,
     );
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     assert_eq!(sim.state().ctx(), &parse_json(r#"{"attempt":1}"#));
     assert_eq!(started_children(&sim).len(), 2);
     let [(first, _), (second, _)] = started_children(&sim)[..] else {

@@ -27,21 +27,13 @@ fn paused_execution_rejects_input_and_defers_timers() {
     let child = sim.awaited_children()[0];
     sim.pause_execution().unwrap();
     let before = sim.log().len();
-    let ended = || ChildOutcome::Completed {
-        result: EventData::Inline(Json::from(1)),
-    };
-    assert_eq!(
-        sim.send_signal("go", None, Json::Null),
-        Err(DecisionError::Paused)
-    );
+    let ended = || ChildOutcome::Completed { result: EventData::Inline(Json::from(1)) };
+    assert_eq!(sim.send_signal("go", None, Json::Null), Err(DecisionError::Paused));
     assert_eq!(
         sim.send_decision("ask", "ann", ApprovalChoice::Approve),
         Err(DecisionError::Paused)
     );
-    assert_eq!(
-        sim.report_child_end(child, ended()),
-        Err(DecisionError::Paused)
-    );
+    assert_eq!(sim.report_child_end(child, ended()), Err(DecisionError::Paused));
     sim.advance_clock(Millis::from_secs(60));
     sim.fire_timers();
     assert_eq!(event_names_since(&sim, before), Vec::<String>::new());
@@ -50,26 +42,14 @@ fn paused_execution_rejects_input_and_defers_timers() {
     let after = event_names_since(&sim, before);
     assert_eq!(
         after,
-        [
-            "playbook.resumed",
-            "timer.fired",
-            "call.done",
-            "command.completed",
-            "step.exit"
-        ]
+        ["playbook.resumed", "timer.fired", "call.done", "command.completed", "step.exit"]
     );
-    assert_eq!(
-        sim.send_signal("go", None, Json::Null),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.send_signal("go", None, Json::Null), Ok(InputVerdict::Accepted));
     assert_eq!(
         sim.send_decision("ask", "ann", ApprovalChoice::Approve),
         Ok(InputVerdict::Accepted)
     );
-    assert_eq!(
-        sim.report_child_end(child, ended()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.report_child_end(child, ended()), Ok(InputVerdict::Accepted));
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     sim.repeat_decisions();
 }
@@ -87,10 +67,7 @@ fn segment_ending_during_pause_continues_at_resume() {
     let before = sim.log().len();
     sim.resume_execution().unwrap();
     let after = event_names_since(&sim, before);
-    assert_eq!(
-        after,
-        ["playbook.resumed", "command.issued", "timer.started"]
-    );
+    assert_eq!(after, ["playbook.resumed", "command.issued", "timer.started"]);
     assert!(sim.advance_to_next_event());
     sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
@@ -107,15 +84,9 @@ fn callback_during_pause_is_deferred() {
     let lease = sim.lease_command(sim.available_commands()[0], "w1");
     sim.pause_execution().unwrap();
     let report = sim.execute_lease(&lease).unwrap();
-    assert_eq!(
-        sim.submit_report(report.clone()),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.submit_report(report.clone()), Ok(InputVerdict::Accepted));
     let command = lease.command;
-    assert!(matches!(
-        sim.submit_report(report),
-        Ok(InputVerdict::Ignored(_))
-    ));
+    assert!(matches!(sim.submit_report(report), Ok(InputVerdict::Ignored(_))));
     let callback = |data: &str| {
         EngineInput::Callback(Box::new(noetl_engine::CallbackResult {
             command,
@@ -123,20 +94,11 @@ fn callback_during_pause_is_deferred() {
             error: None,
         }))
     };
-    assert_eq!(
-        sim.decide(callback(r#"{"exit_code":0}"#)),
-        Ok(InputVerdict::Accepted)
-    );
-    assert_eq!(
-        sim.decide(callback("{}")),
-        Err(DecisionError::UnknownCommand(command))
-    );
+    assert_eq!(sim.decide(callback(r#"{"exit_code":0}"#)), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.decide(callback("{}")), Err(DecisionError::UnknownCommand(command)));
     let before = sim.log().len();
     sim.resume_execution().unwrap();
-    assert_eq!(
-        event_names_since(&sim, before)[..2],
-        ["playbook.resumed", "step.exit"]
-    );
+    assert_eq!(event_names_since(&sim, before)[..2], ["playbook.resumed", "step.exit"]);
     sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
@@ -166,18 +128,14 @@ fn command_timers_fire_once_when_due() {
     assert!(sim.open_timers().contains(&sleep));
     let early = sim.decide(EngineInput::TimerFired(sleep.clone()));
     assert!(matches!(early, Err(DecisionError::NotDue { .. })));
-    for unknown in [
-        timer(CommandTimer::Retry, nap),
-        timer(CommandTimer::Sleep, CommandId::new(1).unwrap()),
-    ] {
+    for unknown in
+        [timer(CommandTimer::Retry, nap), timer(CommandTimer::Sleep, CommandId::new(1).unwrap())]
+    {
         let result = sim.decide(EngineInput::TimerFired(unknown.clone()));
         assert_eq!(result, Err(DecisionError::UnknownTimer(unknown)));
     }
     sim.advance_clock(Millis::from_secs(10));
-    assert_eq!(
-        sim.decide(EngineInput::TimerFired(sleep.clone())),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.decide(EngineInput::TimerFired(sleep.clone())), Ok(InputVerdict::Accepted));
     let again = sim.decide(EngineInput::TimerFired(sleep.clone()));
     assert_eq!(again, Err(DecisionError::UnknownTimer(sleep)));
 }
@@ -188,9 +146,5 @@ fn sleep_longer_than_its_timeout_fails() {
         started_sim("workflow: [{ step: nap, tool: { kind: sleep, for: 1h, timeout: 1m } }]");
     assert!(sim.advance_to_next_event());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert!(
-        sim.format_log().contains("\"kind\":\"timeout\""),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains("\"kind\":\"timeout\""), "{}", sim.format_log());
 }

@@ -49,14 +49,8 @@ workflow:
 "#,
     );
     let paid = parse_json(r#"{"sum":3}"#);
-    assert_eq!(
-        sim.send_signal("paid", Some("8"), Json::Null),
-        Ok(InputVerdict::Buffered)
-    );
-    assert_eq!(
-        sim.send_signal("paid", Some("7"), paid),
-        Ok(InputVerdict::Accepted)
-    );
+    assert_eq!(sim.send_signal("paid", Some("8"), Json::Null), Ok(InputVerdict::Buffered));
+    assert_eq!(sim.send_signal("paid", Some("7"), paid), Ok(InputVerdict::Accepted));
     insta::assert_snapshot!(sim.format_log());
 }
 
@@ -69,10 +63,7 @@ workflow:
   - { step: pay, tool: { kind: wait, signal: paid, lookback: 1h, timeout: 2d } }
 ",
     );
-    assert_eq!(
-        sim.send_signal("paid", None, Json::from(1)),
-        Ok(InputVerdict::Buffered)
-    );
+    assert_eq!(sim.send_signal("paid", None, Json::from(1)), Ok(InputVerdict::Buffered));
     sim.advance_clock(Millis::from_minutes(10));
     sim.run_to_end();
     insta::assert_snapshot!(sim.format_log());
@@ -140,8 +131,7 @@ workflow:
     );
     let child = sim.awaited_children()[0];
     let result = EventData::Inline(parse_json(r#"{"rows":3,"status":"fine"}"#));
-    sim.report_child_end(child, ChildOutcome::Completed { result })
-        .unwrap();
+    sim.report_child_end(child, ChildOutcome::Completed { result }).unwrap();
     insta::assert_snapshot!(sim.format_log().replace(&child.to_string(), "<child>"));
 }
 
@@ -155,10 +145,7 @@ workflow:
 ",
     );
     let table = sim.format_log();
-    let id = super::last_call_data(&sim)
-        .get("execution_id")
-        .unwrap()
-        .clone();
+    let id = super::last_call_data(&sim).get("execution_id").unwrap().clone();
     insta::assert_snapshot!(table.replace(id.as_str().unwrap(), "<child>"));
 }
 
@@ -203,8 +190,7 @@ workflow:
     sim.run_to_end();
     let child = sim.awaited_children()[0];
     let result = EventData::Inline(Json::from(1));
-    sim.report_child_end(child, ChildOutcome::Completed { result })
-        .unwrap();
+    sim.report_child_end(child, ChildOutcome::Completed { result }).unwrap();
     insta::assert_snapshot!(sim.format_log().replace(&child.to_string(), "<child>"));
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
@@ -225,12 +211,7 @@ workflow:
     let cancel = noetl_engine::FollowUp::CancelChild { child: awaited };
     assert_eq!(new, [cancel]);
     let started = super::last_call_data(&sim);
-    let started = started
-        .get("execution_id")
-        .unwrap()
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let started = started.get("execution_id").unwrap().as_str().unwrap().to_owned();
     insta::assert_snapshot!(sim.format_log().replace(&started, "<child>"));
 }
 
@@ -241,8 +222,7 @@ fn cancel_without_children_lets_them_continue() {
     );
     let (child, follow_up_count) = (sim.awaited_children()[0], sim.follow_ups().len());
     let control = noetl_engine::event::ControlInfo::default();
-    sim.decide(noetl_engine::EngineInput::CancelWithoutChildren(control))
-        .unwrap();
+    sim.decide(noetl_engine::EngineInput::CancelWithoutChildren(control)).unwrap();
     assert_eq!(sim.follow_ups().len(), follow_up_count);
     assert_eq!(sim.status(), ExecutionStatus::Cancelled);
     let result = EventData::Inline(Json::from(1));

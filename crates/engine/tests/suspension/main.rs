@@ -1,10 +1,6 @@
 //! Suspended tasks: sleeps, signals, approvals, children and callbacks.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod approvals;
 mod children;
@@ -31,9 +27,7 @@ fn started_sim(body: &str) -> Simulation {
 /// Names of the events after the first `before` events of the log.
 fn event_names_since(sim: &Simulation, before: usize) -> Vec<String> {
     let new = &sim.log()[before..];
-    new.iter()
-        .map(|event| event.kind.name().as_str().to_owned())
-        .collect()
+    new.iter().map(|event| event.kind.name().as_str().to_owned()).collect()
 }
 
 /// Data of the last successful call.

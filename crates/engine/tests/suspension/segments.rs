@@ -7,16 +7,11 @@ use noetl_types::{ExecutionStatus, Json, Millis, TaskErrorKind};
 use super::parse_json;
 
 fn run_to_end(body: &str) -> Simulation {
-    Simulation::from_body(body)
-        .with_responses(|_| ExternalResponse::Accept)
-        .run()
+    Simulation::from_body(body).with_responses(|_| ExternalResponse::Accept).run()
 }
 
 fn step_data(sim: &Simulation, step: u32) -> Json {
-    let step = sim
-        .state()
-        .step_state(noetl_playbook::graph::StepIndex(step))
-        .unwrap();
+    let step = sim.state().step_state(noetl_playbook::graph::StepIndex(step)).unwrap();
     match step.last_output().map(|output| &output.data) {
         Some(EventData::Inline(data)) => data.clone(),
         other => panic!("{other:?}"),
@@ -52,11 +47,7 @@ fn split_pipeline_yields_same_data() {
                     .map(|(key, value)| (key.clone(), value.clone())),
             )
         };
-        assert_eq!(
-            without_nap(step_data(&split, 0)),
-            step_data(&whole, 0),
-            "{last}"
-        );
+        assert_eq!(without_nap(step_data(&split, 0)), step_data(&whole, 0), "{last}");
         assert_eq!(issued_segments(&split), [Some(0), Some(1), Some(2)]);
         assert_eq!(issued_segments(&whole), [None]);
     }
@@ -70,10 +61,7 @@ fn pipeline_may_end_with_suspended_task() {
     let data = step_data(&sim, 0);
     assert_eq!(data.get("a"), Some(&Json::from(1)));
     assert_eq!(data.get("slept_ms"), Some(&Json::from(2000)));
-    assert_eq!(
-        data.get("nap").unwrap().get("slept_ms"),
-        Some(&Json::from(2000))
-    );
+    assert_eq!(data.get("nap").unwrap().get("slept_ms"), Some(&Json::from(2000)));
 }
 
 /// Jumps back over a sleep with a counter that is visible in every command.
@@ -138,12 +126,7 @@ workflow:
     .with_tools(fail_task("b"))
     .with_responses(|_| ExternalResponse::Accept)
     .run();
-    assert_eq!(
-        sim.status(),
-        ExecutionStatus::Completed,
-        "{}",
-        sim.format_log()
-    );
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
 }
 
 #[test]
@@ -218,22 +201,15 @@ workflow:
     .with_tools(fail_task("bad"));
     sim.start().unwrap();
     assert!(sim.advance_once());
-    let leases: Vec<_> = sim
-        .available_commands()
-        .iter()
-        .map(|id| sim.clone().lease_command(*id, "w1"))
-        .collect();
+    let leases: Vec<_> =
+        sim.available_commands().iter().map(|id| sim.clone().lease_command(*id, "w1")).collect();
     for index in [1, 0] {
         let report = sim.execute_lease(&leases[index]).unwrap();
         sim.submit_report(report).unwrap();
     }
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert_eq!(issued_segments(&sim), [None, Some(0), None]);
-    assert!(
-        sim.format_log().contains("CANCELLED"),
-        "{}",
-        sim.format_log()
-    );
+    assert!(sim.format_log().contains("CANCELLED"), "{}", sim.format_log());
 }
 
 /// Both the continuation and the context of the next command may be too large for an event.

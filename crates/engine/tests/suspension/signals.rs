@@ -26,10 +26,7 @@ fn any_mode_completes_on_first_signal() {
         "workflow: [{ step: w, tool: { kind: wait, mode: any, signals: [{ name: paid }, { name: voided }] } }]",
     );
     assert_eq!(sim.send_signal("other", None, Json::Null), BUFFERED);
-    assert_eq!(
-        sim.send_signal("voided", Some("k"), Json::from(5)),
-        ACCEPTED
-    );
+    assert_eq!(sim.send_signal("voided", Some("k"), Json::from(5)), ACCEPTED);
     let data = last_call_data(&sim);
     assert_eq!(data.get("name"), Some(&Json::from("voided")));
     assert_eq!(data.get("key"), Some(&Json::from("k")));
@@ -46,11 +43,7 @@ fn all_mode_takes_each_once_and_buffers_duplicates() {
     assert_eq!(sim.send_signal("a", None, Json::from(1)), ACCEPTED);
     assert_eq!(sim.send_signal("a", None, Json::from(2)), BUFFERED);
     assert_eq!(sim.send_signal("a", Some("k"), Json::from(3)), ACCEPTED);
-    let open: Vec<_> = sim
-        .state()
-        .open_waits()
-        .flat_map(|wait| wait.awaited_names())
-        .collect();
+    let open: Vec<_> = sim.state().open_waits().flat_map(|wait| wait.awaited_names()).collect();
     assert_eq!(open, [("b", None)]);
     assert_eq!(sim.send_signal("b", None, Json::from(4)), ACCEPTED);
     let data = last_call_data(&sim);
@@ -99,23 +92,15 @@ fn lookback_takes_oldest_within_window_once() {
     sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     let output = |step: u32| {
-        let state = sim
-            .state()
-            .step_state(noetl_playbook::graph::StepIndex(step));
+        let state = sim.state().step_state(noetl_playbook::graph::StepIndex(step));
         match &state.unwrap().output.as_ref().unwrap().data {
             noetl_engine::EventData::Inline(data) => data.get("payload").cloned(),
             noetl_engine::EventData::External(_) => None,
         }
     };
-    assert_eq!(
-        (output(1), output(2)),
-        (Some(Json::from(2)), Some(Json::from(3)))
-    );
-    let buffered: Vec<_> = sim
-        .state()
-        .buffered_signals()
-        .map(|(_, buffered)| buffered.payload.clone())
-        .collect();
+    assert_eq!((output(1), output(2)), (Some(Json::from(2)), Some(Json::from(3))));
+    let buffered: Vec<_> =
+        sim.state().buffered_signals().map(|(_, buffered)| buffered.payload.clone()).collect();
     assert_eq!(buffered, [Json::from(1)]);
 }
 
@@ -185,33 +170,16 @@ workflow:
         assert_eq!(error, DecisionError::ReservedSignal(name.into()));
         assert_eq!(error.code(), ErrorCode::Validation);
     }
-    let error = sim
-        .send_signal("go", None, parse_json(r#"{"n":"x"}"#))
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            DecisionError::SchemaMismatch {
-                what: "payload",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = sim.send_signal("go", None, parse_json(r#"{"n":"x"}"#)).unwrap_err();
+    assert!(matches!(error, DecisionError::SchemaMismatch { what: "payload", .. }), "{error}");
     assert_eq!(error.code(), ErrorCode::Validation);
     let large = Json::from("x".repeat(MAX_SIGNAL_BYTES + 1));
     let error = sim.send_signal("go", None, large).unwrap_err();
     assert_eq!(error.code(), ErrorCode::TooLarge);
     assert_eq!(sim.log().len(), 3);
-    assert_eq!(
-        sim.send_signal("go", None, parse_json(r#"{"n":1}"#)),
-        ACCEPTED
-    );
+    assert_eq!(sim.send_signal("go", None, parse_json(r#"{"n":1}"#)), ACCEPTED);
     let error = sim.send_signal("go", None, Json::Null).unwrap_err();
-    assert_eq!(
-        error,
-        DecisionError::AlreadyEnded(ExecutionStatus::Completed)
-    );
+    assert_eq!(error, DecisionError::AlreadyEnded(ExecutionStatus::Completed));
 }
 
 /// Signals are buffered before a wait declares its schema, so lookback skips those that violate it.
@@ -235,28 +203,13 @@ fn invalid_wait_config_follows_error_policy() {
         ("signal: \"{{ 'appr' ~ 'oval' }}\"", "reserved"),
         ("signal: go, schema: { type: 7 }", "JSON Schema"),
     ] {
-        let sim = started_sim(&format!(
-            "workflow: [{{ step: w, tool: {{ kind: wait, {config} }} }}]"
-        ));
-        assert_eq!(
-            sim.status(),
-            ExecutionStatus::Failed,
-            "{}",
-            sim.format_log()
-        );
-        assert!(
-            sim.format_log().contains(kind),
-            "{kind}: {}",
-            sim.format_log()
-        );
+        let sim =
+            started_sim(&format!("workflow: [{{ step: w, tool: {{ kind: wait, {config} }} }}]"));
+        assert_eq!(sim.status(), ExecutionStatus::Failed, "{}", sim.format_log());
+        assert!(sim.format_log().contains(kind), "{kind}: {}", sim.format_log());
         let sim = started_sim(&format!(
             "workflow: [{{ step: w, tool: {{ kind: wait, {config}, {rule} }} }}]"
         ));
-        assert_eq!(
-            sim.status(),
-            ExecutionStatus::Completed,
-            "{}",
-            sim.format_log()
-        );
+        assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
     }
 }

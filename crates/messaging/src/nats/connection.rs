@@ -33,9 +33,7 @@ pub struct NatsConnectionSettings {
 /// A URL may contain a password, so it is not printed.
 impl fmt::Debug for NatsConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NatsConnectionSettings")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("NatsConnectionSettings").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -108,11 +106,7 @@ impl NatsConnection {
             .timeout(REQUEST_TIMEOUT)
             .backpressure_on_inflight(true)
             .build(client.clone());
-        Ok(Self {
-            client,
-            jetstream,
-            changes,
-        })
+        Ok(Self { client, jetstream, changes })
     }
 
     /// Returns the current state.
@@ -122,9 +116,7 @@ impl NatsConnection {
         ConnectionInfo {
             is_connected: self.is_connected(),
             connect_count: self.connect_count(),
-            is_outdated: version
-                .as_ref()
-                .is_some_and(|version| is_outdated_version(version)),
+            is_outdated: version.as_ref().is_some_and(|version| is_outdated_version(version)),
             version,
             max_payload: self.max_payload(),
         }

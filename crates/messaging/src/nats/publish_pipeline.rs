@@ -123,10 +123,9 @@ impl PublishPipeline {
                 Err(PublishFailure::NoStream)
             }
             (Some(error), _) => Err(PublishFailure::Unconfirmed(NatsError::from_error(error))),
-            (None, Some(stream)) if stream == self.stream => Ok(PublishReceipt {
-                sequence: payload.seq,
-                is_duplicate: payload.duplicate,
-            }),
+            (None, Some(stream)) if stream == self.stream => {
+                Ok(PublishReceipt { sequence: payload.seq, is_duplicate: payload.duplicate })
+            }
             // Another stream stored it, or none.
             (None, Some(_) | None) => Err(PublishFailure::NoStream),
         }

@@ -88,27 +88,17 @@ impl NatsConnection {
             .subjects
             .iter()
             .filter(|subject| {
-                !info
-                    .config
-                    .subjects
-                    .iter()
-                    .any(|existing| subject_covers(existing, subject))
+                !info.config.subjects.iter().any(|existing| subject_covers(existing, subject))
             })
             .map(|subject| (*subject).to_owned())
             .collect();
         if missing.is_empty() {
             return to_stream_info(&info);
         }
-        tracing::info!(
-            stream = spec.name,
-            ?missing,
-            "adding subjects to the stream"
-        );
+        tracing::info!(stream = spec.name, ?missing, "adding subjects to the stream");
         let mut config = info.config;
         // A subject that a new one covers must not be listed in addition.
-        config
-            .subjects
-            .retain(|existing| !missing.iter().any(|new| subject_covers(new, existing)));
+        config.subjects.retain(|existing| !missing.iter().any(|new| subject_covers(new, existing)));
         config.subjects.extend(missing);
         let updated = self.jetstream.update_stream(config).await;
         to_stream_info(&updated.map_err(|error| NatsError::from_error(&error))?)
@@ -117,11 +107,7 @@ impl NatsConnection {
     async fn create_stream(&self, spec: &StreamSpec) -> Result<Info, NatsError> {
         let config = Config {
             name: spec.name.to_owned(),
-            subjects: spec
-                .subjects
-                .iter()
-                .map(|subject| (*subject).to_owned())
-                .collect(),
+            subjects: spec.subjects.iter().map(|subject| (*subject).to_owned()).collect(),
             storage: StorageType::File,
             max_age: spec.max_age,
             duplicate_window: spec.duplicate_window,
@@ -182,9 +168,7 @@ impl NatsConnection {
         let stream = stream.map_err(|error| NatsError::from_error(&error))?;
         let consumer = stream
             .create_consumer(OrderedConfig {
-                deliver_policy: DeliverPolicy::ByStartSequence {
-                    start_sequence: first.max(1),
-                },
+                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: first.max(1) },
                 headers_only: true,
                 ..OrderedConfig::default()
             })
@@ -204,9 +188,7 @@ impl NatsConnection {
                 ids.insert(id);
             }
             let Ok(info) = message.info() else {
-                return Err(NatsError::from_text(
-                    "a message has no stream sequence number",
-                ));
+                return Err(NatsError::from_text("a message has no stream sequence number"));
             };
             if info.stream_sequence >= last || info.pending == 0 {
                 return Ok(ids);
@@ -244,11 +226,7 @@ fn to_stream_info(info: &Info) -> Result<StreamInfo, NatsError> {
 }
 
 fn classify_retention(config: &Config) -> MessageRetention {
-    let bounds = [
-        config.max_messages,
-        config.max_bytes,
-        config.max_messages_per_subject,
-    ];
+    let bounds = [config.max_messages, config.max_bytes, config.max_messages_per_subject];
     match config.retention {
         RetentionPolicy::Interest | RetentionPolicy::WorkQueue => MessageRetention::Consumption,
         RetentionPolicy::Limits if bounds.iter().any(|bound| *bound > 0) => {
@@ -277,10 +255,7 @@ mod tests {
 
     #[test]
     fn classifies_retention_of_stream() {
-        assert_eq!(
-            classify_retention(&Config::default()),
-            MessageRetention::AgeOnly
-        );
+        assert_eq!(classify_retention(&Config::default()), MessageRetention::AgeOnly);
         // The broker reports missing limits as -1.
         let unbounded = Config {
             max_messages: -1,
@@ -289,27 +264,17 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(classify_retention(&unbounded), MessageRetention::AgeOnly);
-        let bounded = Config {
-            max_bytes: 1 << 30,
-            ..unbounded.clone()
-        };
+        let bounded = Config { max_bytes: 1 << 30, ..unbounded.clone() };
         assert_eq!(classify_retention(&bounded), MessageRetention::Limits);
-        let queue = Config {
-            retention: RetentionPolicy::WorkQueue,
-            ..unbounded
-        };
+        let queue = Config { retention: RetentionPolicy::WorkQueue, ..unbounded };
         assert_eq!(classify_retention(&queue), MessageRetention::Consumption);
     }
 
     #[test]
     fn pattern_covers_subject() {
-        for (pattern, subject) in [
-            ("a.b", "a.b"),
-            ("a.>", "a.b.>"),
-            (">", "a"),
-            ("a.*", "a.b"),
-            ("a.*.c", "a.*.c"),
-        ] {
+        for (pattern, subject) in
+            [("a.b", "a.b"), ("a.>", "a.b.>"), (">", "a"), ("a.*", "a.b"), ("a.*.c", "a.*.c")]
+        {
             assert!(subject_covers(pattern, subject), "{pattern} {subject}");
         }
         for (pattern, subject) in [("a.>", "a"), ("a.*", "a.>"), ("a", "a.b"), ("a.b", "a")] {

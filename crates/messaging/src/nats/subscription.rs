@@ -14,9 +14,7 @@ impl NatsConnection {
     /// Subscribes to messages of other processes.
     pub async fn subscribe(&self, subject: &str) -> Result<NatsSubscription, NatsError> {
         let subscriber = self.client.subscribe(subject.to_owned()).await;
-        subscriber
-            .map(NatsSubscription)
-            .map_err(|error| NatsError::from_error(&error))
+        subscriber.map(NatsSubscription).map_err(|error| NatsError::from_error(&error))
     }
 }
 

@@ -28,11 +28,7 @@ async fn connect_client(server: &NatsServer) -> NatsConnection {
 }
 
 fn outgoing_message(subject: &str, id: &str, body: impl Into<Bytes>) -> OutgoingMessage {
-    OutgoingMessage {
-        subject: subject.into(),
-        message_id: id.into(),
-        body: body.into(),
-    }
+    OutgoingMessage { subject: subject.into(), message_id: id.into(), body: body.into() }
 }
 
 #[tokio::test]
@@ -42,31 +38,16 @@ async fn publishes_once_and_in_order() {
     assert_eq!(connection.connection_info().max_payload, 4096);
     let created = connection.ensure_stream(&STREAM_CONFIG).await.unwrap();
     assert_eq!(
-        connection
-            .ensure_stream(&STREAM_CONFIG)
-            .await
-            .unwrap()
-            .created_at,
+        connection.ensure_stream(&STREAM_CONFIG).await.unwrap().created_at,
         created.created_at
     );
-    let messages: Vec<_> = (0..2500)
-        .map(|number| outgoing_message("test.a", &format!("m{number}"), "x"))
-        .collect();
-    for (index, stored) in connection
-        .publish_batch("test", messages)
-        .await
-        .into_iter()
-        .enumerate()
+    let messages: Vec<_> =
+        (0..2500).map(|number| outgoing_message("test.a", &format!("m{number}"), "x")).collect();
+    for (index, stored) in connection.publish_batch("test", messages).await.into_iter().enumerate()
     {
         let sequence = u64::try_from(index).unwrap() + 1;
         let is_duplicate = false;
-        assert_eq!(
-            stored,
-            Ok(PublishReceipt {
-                sequence,
-                is_duplicate
-            })
-        );
+        assert_eq!(stored, Ok(PublishReceipt { sequence, is_duplicate }));
     }
     let large = vec![b'x'; 5000];
     let mixed = vec![
@@ -77,24 +58,14 @@ async fn publishes_once_and_in_order() {
     ];
     let outcomes = connection.publish_batch("test", mixed).await;
     let (sequence, is_duplicate) = (8, true);
-    assert_eq!(
-        outcomes[0],
-        Ok(PublishReceipt {
-            sequence,
-            is_duplicate
-        })
-    );
+    assert_eq!(outcomes[0], Ok(PublishReceipt { sequence, is_duplicate }));
     assert_eq!(outcomes[1], Err(PublishFailure::TooLarge));
-    assert!(
-        matches!(outcomes[2], Err(PublishFailure::Impossible(_))),
-        "{outcomes:?}"
-    );
+    assert!(matches!(outcomes[2], Err(PublishFailure::Impossible(_))), "{outcomes:?}");
     assert_eq!(outcomes[3].as_ref().map(|stored| stored.sequence), Ok(2501));
     let ids = connection.message_ids("test", 2499, 2501).await.unwrap();
     assert_eq!(ids, ["m2498", "m2499", "good"].map(str::to_owned).into());
-    let other_subject = connection
-        .publish_batch("test", vec![outgoing_message("other", "o", "x")])
-        .await;
+    let other_subject =
+        connection.publish_batch("test", vec![outgoing_message("other", "o", "x")]).await;
     assert_eq!(other_subject, [Err(PublishFailure::NoStream)]);
 }
 
@@ -106,10 +77,7 @@ async fn pipe_acks_carry_message_numbers() {
     let mut pipeline = connection.open_pipeline("test").await.unwrap();
     for number in 1..=2500 {
         let id = format!("m{number}");
-        pipeline
-            .send_message(number, outgoing_message("test.a", &id, "x"))
-            .await
-            .unwrap();
+        pipeline.send_message(number, outgoing_message("test.a", &id, "x")).await.unwrap();
     }
     let mut acked = Vec::new();
     while acked.len() < 2500 {
@@ -122,30 +90,15 @@ async fn pipe_acks_carry_message_numbers() {
     }
     acked.sort_unstable();
     assert!(acked.into_iter().eq(1..=2500));
-    let stored = |sequence, is_duplicate| {
-        Ok(PublishReceipt {
-            sequence,
-            is_duplicate,
-        })
-    };
-    pipeline
-        .send_message(7, outgoing_message("test.a", "m7", "x"))
-        .await
-        .unwrap();
+    let stored = |sequence, is_duplicate| Ok(PublishReceipt { sequence, is_duplicate });
+    pipeline.send_message(7, outgoing_message("test.a", "m7", "x")).await.unwrap();
     assert_eq!(pipeline.next_ack().await, Some((7, stored(7, true))));
-    pipeline
-        .send_message(8, outgoing_message("other", "o", "x"))
-        .await
-        .unwrap();
+    pipeline.send_message(8, outgoing_message("other", "o", "x")).await.unwrap();
     let expected = Some((8, Err(PublishFailure::NoStream)));
     assert_eq!(pipeline.next_ack().await, expected);
-    let large = pipeline
-        .send_message(9, outgoing_message("test.a", "l", vec![b'x'; 5000]))
-        .await;
+    let large = pipeline.send_message(9, outgoing_message("test.a", "l", vec![b'x'; 5000])).await;
     assert_eq!(large, Err(PublishFailure::TooLarge));
-    let strange = pipeline
-        .send_message(9, outgoing_message("te st", "s", "x"))
-        .await;
+    let strange = pipeline.send_message(9, outgoing_message("te st", "s", "x")).await;
     assert!(matches!(strange, Err(PublishFailure::Impossible(_))));
 }
 
@@ -156,10 +109,7 @@ async fn publish_is_bound_to_expected_stream() {
     let connection = connect_client(&server).await;
     connection.ensure_stream(&STREAM_CONFIG).await.unwrap();
     let mut pipeline = connection.open_pipeline("elsewhere").await.unwrap();
-    pipeline
-        .send_message(1, outgoing_message("test.a", "e", "x"))
-        .await
-        .unwrap();
+    pipeline.send_message(1, outgoing_message("test.a", "e", "x")).await.unwrap();
     let expected = Some((1, Err(PublishFailure::NoStream)));
     assert_eq!(pipeline.next_ack().await, expected);
     let stream = connection.stream_info("test").await.unwrap();
@@ -181,26 +131,18 @@ async fn new_stream_has_planned_config() {
         duplicate_window: Duration::from_mins(1),
         ..STREAM_CONFIG
     };
-    assert_eq!(
-        limits_of(&connection.ensure_stream(&other_spec).await.unwrap()),
-        expected
-    );
+    assert_eq!(limits_of(&connection.ensure_stream(&other_spec).await.unwrap()), expected);
 }
 
 #[tokio::test]
 async fn existing_stream_gets_missing_subjects() {
     let server = NatsServer::start().unwrap();
     let connection = connect_client(&server).await;
-    let narrow = StreamSpec {
-        subjects: &["test.a.>"],
-        ..STREAM_CONFIG
-    };
+    let narrow = StreamSpec { subjects: &["test.a.>"], ..STREAM_CONFIG };
     let created = connection.ensure_stream(&narrow).await.unwrap();
     let ensured = connection.ensure_stream(&STREAM_CONFIG).await.unwrap();
     assert_eq!(ensured.created_at, created.created_at);
-    let outcomes = connection
-        .publish_batch("test", vec![outgoing_message("test", "m", "x")])
-        .await;
+    let outcomes = connection.publish_batch("test", vec![outgoing_message("test", "m", "x")]).await;
     assert!(outcomes[0].is_ok(), "{outcomes:?}");
     assert_eq!(connection.stream_info("other").await, Ok(None));
 }
@@ -215,13 +157,8 @@ async fn reconnects_to_restarted_server() {
         ..NatsConnectionSettings::default()
     };
     let mut connection = NatsConnection::connect(settings).await.unwrap();
-    let outcomes = connection
-        .publish_batch("test", vec![outgoing_message("test", "m", "x")])
-        .await;
-    assert!(
-        matches!(outcomes[0], Err(PublishFailure::Unconfirmed(_))),
-        "{outcomes:?}"
-    );
+    let outcomes = connection.publish_batch("test", vec![outgoing_message("test", "m", "x")]).await;
+    assert!(matches!(outcomes[0], Err(PublishFailure::Unconfirmed(_))), "{outcomes:?}");
     server.restart_server().unwrap();
     while !connection.connection_info().is_connected {
         connection.wait_for_change().await;
@@ -238,20 +175,14 @@ async fn listener_skips_own_messages() {
     let mut subscription = subscriber.subscribe("test.>").await.unwrap();
     // A round trip after the subscription ensures that the server has processed it.
     subscriber.stream_info("test").await.unwrap();
-    subscriber
-        .publish_batch("test", vec![outgoing_message("test.a", "own", "own")])
-        .await;
-    publisher
-        .publish_batch("test", vec![outgoing_message("test.a", "other", "other")])
-        .await;
+    subscriber.publish_batch("test", vec![outgoing_message("test.a", "own", "own")]).await;
+    publisher.publish_batch("test", vec![outgoing_message("test.a", "other", "other")]).await;
     assert_eq!(subscription.next().await, Some(Bytes::from("other")));
 }
 
 #[tokio::test]
 async fn rejects_invalid_url() {
-    let settings = NatsConnectionSettings {
-        url: "nats://[::1".into(),
-        ..NatsConnectionSettings::default()
-    };
+    let settings =
+        NatsConnectionSettings { url: "nats://[::1".into(), ..NatsConnectionSettings::default() };
     assert!(NatsConnection::connect(settings).await.is_err());
 }

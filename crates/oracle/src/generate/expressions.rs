@@ -54,9 +54,7 @@ impl Generator<'_> {
     /// Generates a number expression over the data of another step.
     fn step_number(&mut self, step: usize) -> Option<String> {
         let readable: Vec<usize> = if self.config.races {
-            (0..self.plans.len())
-                .filter(|other| *other != step)
-                .collect()
+            (0..self.plans.len()).filter(|other| *other != step).collect()
         } else {
             self.plans[step].ancestors.clone()
         };
@@ -66,11 +64,7 @@ impl Generator<'_> {
             StepBody::Single => {
                 let paths = ["n", "data.n", "result.n", "stats.success", "results[0]"];
                 let suspended = ["slept_ms", "payload.n", "data.approved"];
-                let suspended = if self.allows_suspension() {
-                    &suspended[..]
-                } else {
-                    &[]
-                };
+                let suspended = if self.allows_suspension() { &suspended[..] } else { &[] };
                 self.pick_text(&[&paths[..], suspended].concat())
             }
             StepBody::Pipeline => {
@@ -126,10 +120,7 @@ impl Generator<'_> {
         }
         let left = self.number_expression(step, site);
         let right = self.rng.number_below(4);
-        format!(
-            "{left} {} {right}",
-            self.pick_text(&["<", "<=", ">", ">=", "==", "!="])
-        )
+        format!("{left} {} {right}", self.pick_text(&["<", "<=", ">", ">=", "==", "!="]))
     }
 
     /// Returns the tests of names that only this site can see, if the number drawn selects them.
@@ -142,11 +133,9 @@ impl Generator<'_> {
                 "event.name == 'call.error'",
                 "event.name == 'call.error'",
             ]),
-            ExpressionSite::Arc if draw == 9 && self.allows_suspension() => Some(&[
-                "output.approved",
-                "output.name == 'go'",
-                "output.payload.n > 1",
-            ]),
+            ExpressionSite::Arc if draw == 9 && self.allows_suspension() => {
+                Some(&["output.approved", "output.name == 'go'", "output.payload.n > 1"])
+            }
             ExpressionSite::Arc if draw < 5 && self.config.failures => Some(&[
                 "error",
                 "not error",

@@ -7,22 +7,13 @@ impl Generator<'_> {
     pub(super) fn plan_steps(&mut self, count: usize) {
         let start = self.rng.draw_percent(30);
         for step in 0..count {
-            let name = if step == 0 && start {
-                "start".to_owned()
-            } else {
-                format!("s{step}")
-            };
+            let name = if step == 0 && start { "start".to_owned() } else { format!("s{step}") };
             let body = if self.config.pipelines && self.rng.draw_percent(25) {
                 StepBody::Pipeline
             } else {
                 StepBody::Single
             };
-            self.plans.push(StepPlan {
-                name,
-                arcs: Vec::new(),
-                ancestors: Vec::new(),
-                body,
-            });
+            self.plans.push(StepPlan { name, arcs: Vec::new(), ancestors: Vec::new(), body });
         }
         self.add_forward_arcs(count);
         if self.config.cycles {
@@ -80,10 +71,7 @@ impl Generator<'_> {
         let mut open = vec![step];
         while let Some(target) = open.pop() {
             for (from, plan) in self.plans.iter().enumerate() {
-                let leads_to_target = plan
-                    .arcs
-                    .iter()
-                    .any(|arc| arc.target_step() == Some(target));
+                let leads_to_target = plan.arcs.iter().any(|arc| arc.target_step() == Some(target));
                 if leads_to_target && from != step && !found.contains(&from) {
                     found.push(from);
                     open.push(from);

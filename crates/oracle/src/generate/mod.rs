@@ -19,10 +19,7 @@ pub use tree::PlaybookDraft;
 use crate::rng::SeededRng;
 
 /// Constructs that a generated playbook may contain.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent switch"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GenConfig {
     /// Maximum number of steps.
@@ -84,10 +81,7 @@ pub struct GenConfig {
 impl Default for GenConfig {
     /// Every construct with exactly one meaning.
     fn default() -> Self {
-        Self {
-            open_choices: false,
-            ..Self::all_constructs()
-        }
+        Self { open_choices: false, ..Self::all_constructs() }
     }
 }
 
@@ -164,13 +158,8 @@ impl GenConfig {
 pub fn generate_playbook(seed: u64, config: &GenConfig) -> PlaybookDraft {
     let mut rng = SeededRng::new(seed);
     let count = rng.number_between(1, config.max_steps.max(1));
-    let mut generator = Generator {
-        rng,
-        config,
-        plans: Vec::new(),
-        may_fail: false,
-        rows: Vec::new(),
-    };
+    let mut generator =
+        Generator { rng, config, plans: Vec::new(), may_fail: false, rows: Vec::new() };
     generator.plan_steps(count);
     PlaybookDraft(generator.document_node())
 }
@@ -228,10 +217,7 @@ impl Generator<'_> {
         let mut spec = DocumentNode::from_entries([("policy", self.limits_node())]);
         let named_start = self.plans.iter().any(|plan| plan.name == "start");
         if shuffled && !named_start {
-            spec.push(
-                "entry_step",
-                DocumentNode::from_text(self.plans[0].name.clone()),
-            );
+            spec.push("entry_step", DocumentNode::from_text(self.plans[0].name.clone()));
         }
         if self.config.final_step && self.rng.draw_percent(12) {
             spec.push("final_step", DocumentNode::from_text("cleanup"));
@@ -265,11 +251,7 @@ impl Generator<'_> {
     /// Limits the passes of a step. The limit is never reached, unless limits are to be tested.
     fn limits_node(&mut self) -> DocumentNode {
         let tight = self.config.open_choices && self.rng.draw_percent(10);
-        let max_runs = if tight {
-            self.rng.number_between(1, 3)
-        } else {
-            400
-        };
+        let max_runs = if tight { self.rng.number_between(1, 3) } else { 400 };
         DocumentNode::from_entries([(
             "limits",
             DocumentNode::from_entries([("max_step_runs", DocumentNode::from(max_runs))]),

@@ -71,11 +71,7 @@ impl Generator<'_> {
     /// Writes the final step.
     pub(super) fn final_step_node(&mut self) -> DocumentNode {
         let fails = self.config.failures && self.rng.draw_percent(15);
-        let command = if fails {
-            "error transform"
-        } else {
-            "ok {\"n\": 9}"
-        };
+        let command = if fails { "error transform" } else { "ok {\"n\": 9}" };
         let set = DocumentNode::from_entries([(
             "ctx.ended",
             DocumentNode::from_text("{{ event.name }}"),
@@ -142,10 +138,8 @@ impl Generator<'_> {
                     DocumentNode::from_entries([("then", allow(self.rng.draw_percent(50)))]),
                 )]));
             }
-            policy.push(
-                "admit",
-                DocumentNode::from_entries([("rules", DocumentNode::List(rules))]),
-            );
+            policy
+                .push("admit", DocumentNode::from_entries([("rules", DocumentNode::List(rules))]));
         }
         if in_loop && self.config.best_effort && self.rng.draw_percent(35) {
             policy.push(
@@ -172,11 +166,9 @@ impl Generator<'_> {
             6 if self.config.template_errors && self.rng.draw_percent(30) => {
                 DocumentNode::from_text(format!("{{{{ {} }}}}", Self::broken_expression()))
             }
-            _ => DocumentNode::List(
-                (0..self.rng.number_below(4))
-                    .map(DocumentNode::from)
-                    .collect(),
-            ),
+            _ => {
+                DocumentNode::List((0..self.rng.number_below(4)).map(DocumentNode::from).collect())
+            }
         };
         let mut looping =
             DocumentNode::from_entries([("in", items), ("iterator", DocumentNode::from_text("x"))]);
@@ -186,10 +178,7 @@ impl Generator<'_> {
             match self.rng.number_below(4) {
                 0 => {}
                 1 => spec.push("max_in_flight", DocumentNode::from_text("{{ w0 + 1 }}")),
-                _ => spec.push(
-                    "max_in_flight",
-                    DocumentNode::from(self.rng.number_between(1, 3)),
-                ),
+                _ => spec.push("max_in_flight", DocumentNode::from(self.rng.number_between(1, 3))),
             }
             looping.push("spec", spec);
         }
@@ -212,9 +201,7 @@ impl Generator<'_> {
             );
         }
         if self.config.open_choices && self.rng.draw_percent(10) {
-            let other = self.plans[self.rng.number_below(self.plans.len())]
-                .name
-                .clone();
+            let other = self.plans[self.rng.number_below(self.plans.len())].name.clone();
             set.push(
                 "ctx.seen",
                 DocumentNode::from_text(format!("{{{{ steps.{other}.status == 'COMPLETED' }}}}")),
@@ -261,11 +248,7 @@ impl Generator<'_> {
         if !self.rng.draw_percent(12) || (names.len() > 1 && !inclusive) {
             return None;
         }
-        if names.len() == 1 {
-            names.pop()
-        } else {
-            Some(DocumentNode::List(names))
-        }
+        if names.len() == 1 { names.pop() } else { Some(DocumentNode::List(names)) }
     }
 
     fn arc_target_node(&self, plan: ArcPlan) -> DocumentNode {
@@ -300,21 +283,12 @@ impl Generator<'_> {
             // bounded.
             let bound = self.rng.number_between(1, 2);
             let guard = format!("(ctx.c{counter} | default(0)) < {bound}");
-            let extra_test = if self.rng.draw_percent(30) {
-                " and event.name != 'step.skipped'"
-            } else {
-                ""
-            };
-            arc.push(
-                "when",
-                DocumentNode::from_text(format!("{{{{ {guard}{extra_test} }}}}")),
-            );
+            let extra_test =
+                if self.rng.draw_percent(30) { " and event.name != 'step.skipped'" } else { "" };
+            arc.push("when", DocumentNode::from_text(format!("{{{{ {guard}{extra_test} }}}}")));
             let next =
                 DocumentNode::from_text(format!("{{{{ (ctx.c{counter} | default(0)) + 1 }}}}"));
-            arc.push(
-                "set",
-                DocumentNode::from_entries([(format!("ctx.c{counter}"), next)]),
-            );
+            arc.push("set", DocumentNode::from_entries([(format!("ctx.c{counter}"), next)]));
             return arc;
         }
         if !(is_last && self.rng.draw_percent(70)) && self.rng.draw_percent(65) {

@@ -27,11 +27,8 @@ impl Generator<'_> {
             (config.approvals, "approval"),
             (config.children, "playbook"),
         ];
-        let kinds: Vec<&str> = kinds
-            .iter()
-            .filter(|(enabled, _)| *enabled)
-            .map(|(_, kind)| *kind)
-            .collect();
+        let kinds: Vec<&str> =
+            kinds.iter().filter(|(enabled, _)| *enabled).map(|(_, kind)| *kind).collect();
         match self.pick_text(&kinds) {
             "sleep" => self.sleep_task(),
             "wait" => self.wait_task(),
@@ -56,10 +53,7 @@ impl Generator<'_> {
             0 => task.push("for", DocumentNode::from(0)),
             1 => task.push("for", DocumentNode::from_text("{{ (w0 + 1) * 10 }}ms")),
             2 => task.push("until", DocumentNode::from_text("2026-01-01T00:00:00.050Z")),
-            3 => task.push(
-                "until",
-                DocumentNode::from_text("2025-12-31T23:00:00+01:00"),
-            ),
+            3 => task.push("until", DocumentNode::from_text("2025-12-31T23:00:00+01:00")),
             4 if self.config.template_errors && self.rng.draw_percent(20) => {
                 self.may_fail = true;
                 let broken = format!("{{{{ {} }}}}", Self::broken_expression());
@@ -217,10 +211,7 @@ impl Generator<'_> {
             _ => then.push("max_delay", DocumentNode::from_text("15ms")),
         }
         let delay = self.rng.number_between(1, 3);
-        then.push(
-            "delay",
-            DocumentNode::from_text(format!("{}ms", delay * 10)),
-        );
+        then.push("delay", DocumentNode::from_text(format!("{}ms", delay * 10)));
     }
 
     /// Generates a loop over claimed rows.
@@ -240,10 +231,7 @@ impl Generator<'_> {
         self.rows.push((name, DocumentNode::List(frames)));
         let mut spec = DocumentNode::from_entries([("mode", DocumentNode::from_text("cursor"))]);
         if self.rng.draw_percent(50) {
-            spec.push(
-                "max_in_flight",
-                DocumentNode::from(self.rng.number_between(1, 3)),
-            );
+            spec.push("max_in_flight", DocumentNode::from(self.rng.number_between(1, 3)));
         }
         let mut frame = DocumentNode::from_entries([(
             "max_rows",

@@ -6,13 +6,8 @@ use super::expressions::ExpressionSite;
 use super::{DocumentNode, Generator, StepBody};
 
 /// Error kinds of scripted tasks.
-const SCRIPTED_ERROR_KINDS: [&str; 5] = [
-    "timeout",
-    "transform",
-    "server_error",
-    "not_found",
-    "connection",
-];
+const SCRIPTED_ERROR_KINDS: [&str; 5] =
+    ["timeout", "transform", "server_error", "not_found", "connection"];
 
 /// Location of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,10 +76,7 @@ impl Generator<'_> {
             if self.rng.draw_percent(8) {
                 task.push("message", DocumentNode::from_text("hello {{ w0 }}"));
             } else {
-                task.push(
-                    "result",
-                    self.noop_result_node(step, location, earlier_labels),
-                );
+                task.push("result", self.noop_result_node(step, location, earlier_labels));
             }
             task
         } else {
@@ -126,14 +118,9 @@ impl Generator<'_> {
         if self.rng.draw_percent(40) {
             let path = self.pick_text(&["$.n", "$.list[0]", "$.results[0].n", "$.none"]);
             let alias = self.pick_text(&["picked", "n"]);
-            let part = [
-                ("path", DocumentNode::from_text(path)),
-                ("as", DocumentNode::from_text(alias)),
-            ];
-            output.push(
-                "select",
-                DocumentNode::List(vec![DocumentNode::from_entries(part)]),
-            );
+            let part =
+                [("path", DocumentNode::from_text(path)), ("as", DocumentNode::from_text(alias))];
+            output.push("select", DocumentNode::List(vec![DocumentNode::from_entries(part)]));
         }
         if self.rng.draw_percent(70) {
             let strategy = self.pick_text(&["append", "replace", "merge", "concat"]);
@@ -187,11 +174,7 @@ impl Generator<'_> {
         earlier_labels: &[String],
     ) -> String {
         if location == TaskLocation::Frame && self.rng.draw_percent(60) {
-            let expressions = [
-                "(x.n | default(0))",
-                "(iter.x.n | default(0))",
-                "(x | length)",
-            ];
+            let expressions = ["(x.n | default(0))", "(iter.x.n | default(0))", "(x | length)"];
             return self.pick_text(&expressions).to_owned();
         }
         if location == TaskLocation::Loop && self.rng.draw_percent(60) {
@@ -253,11 +236,7 @@ impl Generator<'_> {
     /// Writes a `set` of a task, a rule, a step or an arc.
     pub(super) fn set_node(&mut self, step: usize, site: ExpressionSite) -> DocumentNode {
         let mut set = DocumentNode::from_entries([] as [(&str, DocumentNode); 0]);
-        let read_site = if site == ExpressionSite::Task {
-            ExpressionSite::Set
-        } else {
-            site
-        };
+        let read_site = if site == ExpressionSite::Task { ExpressionSite::Set } else { site };
         for _ in 0..self.rng.number_between(1, 2) {
             let variable = self.variable_name();
             let key = match self.rng.number_below(12) {
@@ -302,10 +281,7 @@ impl Generator<'_> {
                 )]),
                 1 => DocumentNode::from_entries([
                     ("else", DocumentNode::Value(Json::Null)),
-                    (
-                        "then",
-                        DocumentNode::from_entries([("do", DocumentNode::from_text(action))]),
-                    ),
+                    ("then", DocumentNode::from_entries([("do", DocumentNode::from_text(action))])),
                 ]),
                 _ => DocumentNode::from_entries([(
                     "else",
@@ -330,11 +306,8 @@ impl Generator<'_> {
         label: &str,
         has_delay: bool,
     ) -> DocumentNode {
-        let failed = [
-            "output.status == 'error'",
-            "output.error.retryable",
-            "error.kind == 'timeout'",
-        ];
+        let failed =
+            ["output.status == 'error'", "output.error.retryable", "error.kind == 'timeout'"];
         let failed = DocumentNode::from_text(format!("{{{{ {} }}}}", self.pick_text(&failed)));
         let (when, mut then) = match self.rng.number_below(7) {
             0..=2 => {
@@ -357,10 +330,7 @@ impl Generator<'_> {
                 } else {
                     failed
                 };
-                (
-                    when,
-                    DocumentNode::from_entries([("do", DocumentNode::from_text("fail"))]),
-                )
+                (when, DocumentNode::from_entries([("do", DocumentNode::from_text("fail"))]))
             }
             _ => (
                 self.condition_node(step, ExpressionSite::Rule),
@@ -376,11 +346,7 @@ impl Generator<'_> {
 
     /// Writes a jump that counts itself.
     fn jump_rule_node(&mut self, earlier_labels: &[String], label: &str) -> DocumentNode {
-        let to = self
-            .rng
-            .pick_item(earlier_labels)
-            .cloned()
-            .unwrap_or_else(|| label.to_owned());
+        let to = self.rng.pick_item(earlier_labels).cloned().unwrap_or_else(|| label.to_owned());
         let to = if !earlier_labels.is_empty() && self.rng.draw_percent(30) {
             "previous".to_owned()
         } else {

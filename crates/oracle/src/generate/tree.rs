@@ -25,20 +25,14 @@ impl DocumentNode {
     pub(crate) fn from_entries<K: Into<String>>(
         entries: impl IntoIterator<Item = (K, Self)>,
     ) -> Self {
-        Self::Map(
-            entries
-                .into_iter()
-                .map(|(key, value)| (key.into(), value))
-                .collect(),
-        )
+        Self::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Map(entries) => entries
-                .iter()
-                .find(|(name, _)| name == key)
-                .map(|(_, value)| value),
+            Self::Map(entries) => {
+                entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+            }
             Self::Value(_) | Self::List(_) => None,
         }
     }
@@ -167,10 +161,7 @@ mod tests {
                 ]),
             ),
             ("none", DocumentNode::List(Vec::new())),
-            (
-                "flow",
-                DocumentNode::Value(Json::object([("n", Json::from("yes"))])),
-            ),
+            ("flow", DocumentNode::Value(Json::object([("n", Json::from("yes"))]))),
         ]);
         let text = "\
 kind: Playbook

@@ -36,11 +36,8 @@ pub(super) struct CursorState {
 impl<'p> Interpreter<'p> {
     /// Starts the chains of a cursor loop.
     pub(super) fn start_cursor_loop(&mut self, step: usize) {
-        let Some((looping, pass)) = self
-            .step_model(step)
-            .looping
-            .as_ref()
-            .zip(self.running.get(&step))
+        let Some((looping, pass)) =
+            self.step_model(step).looping.as_ref().zip(self.running.get(&step))
         else {
             return;
         };
@@ -48,11 +45,7 @@ impl<'p> Interpreter<'p> {
             .execution_view(pass)
             .template_names(&self.step_model(step).name.value)
             .to_environment();
-        let width = looping
-            .spec
-            .max_in_flight
-            .as_ref()
-            .map(|width| &width.value);
+        let width = looping.spec.max_in_flight.as_ref().map(|width| &width.value);
         let settings = render_count(width, 1, &environment).and_then(|width| {
             let rows = render_count(
                 looping.spec.frame.max_rows.as_ref(),
@@ -74,10 +67,7 @@ impl<'p> Interpreter<'p> {
             }
         };
         if let Some(pass) = self.running.get_mut(&step) {
-            pass.cursor_state = Some(CursorState {
-                max_rows,
-                ..CursorState::default()
-            });
+            pass.cursor_state = Some(CursorState { max_rows, ..CursorState::default() });
         }
         for _ in 0..width {
             self.issue_frame(step);
@@ -113,14 +103,9 @@ impl<'p> Interpreter<'p> {
     pub(super) fn run_frame(&mut self, command: &Command<'p>, frame: usize) {
         let step = self.command_step(command);
         let tolerant = self.step_model(step).spec.policy.failure.mode == FailureMode::BestEffort;
-        let cursor = self
-            .running
-            .get(&step)
-            .and_then(|pass| pass.cursor_state.as_ref());
+        let cursor = self.running.get(&step).and_then(|pass| pass.cursor_state.as_ref());
         let max_rows = cursor.map_or(0, |cursor| cursor.max_rows);
-        let rows = self
-            .external_inputs
-            .frame_rows(&command.step.name.value, frame, max_rows);
+        let rows = self.external_inputs.frame_rows(&command.step.name.value, frame, max_rows);
         let executed = execute_frame(command, self.outcomes, &rows, tolerant);
         self.log_worker_events(step, None, &executed.closed);
         self.write_ctx(step, &executed.closed.writes);
@@ -136,17 +121,11 @@ impl<'p> Interpreter<'p> {
         cursor.rows += executed.rows;
         cursor.frames += usize::from(executed.rows > 0);
         cursor.failed_rows += executed.failed_rows;
-        let failures = executed
-            .failures
-            .into_iter()
-            .map(|failure| (frame, failure));
+        let failures = executed.failures.into_iter().map(|failure| (frame, failure));
         cursor.errors.extend(failures);
         let succeeded = tolerant || executed.closed.outcome.is_ok();
         if let (Err(failure), false) = (executed.closed.outcome, tolerant) {
-            cursor.first_error.get_or_insert(CommandFailure {
-                data: Json::Null,
-                ..failure
-            });
+            cursor.first_error.get_or_insert(CommandFailure { data: Json::Null, ..failure });
         }
         // A frame with rows is followed by the next of its chain.
         let continues = succeeded && executed.rows > 0 && cursor.first_error.is_none();
@@ -159,10 +138,7 @@ impl<'p> Interpreter<'p> {
 
     /// Ends the loop when all of its chains have ended.
     fn finish_cursor_loop(&mut self, step: usize) {
-        let cursor = self
-            .running
-            .get(&step)
-            .and_then(|pass| pass.cursor_state.clone());
+        let cursor = self.running.get(&step).and_then(|pass| pass.cursor_state.clone());
         let Some(cursor) = cursor.filter(|cursor| cursor.open_frames == 0) else {
             return;
         };
@@ -172,10 +148,7 @@ impl<'p> Interpreter<'p> {
             self.cancel_pass(step);
         } else {
             self.log_step(EventType::LoopDone, step);
-            let value = StepValue {
-                data: cursor.cursor_data(),
-                labels: None,
-            };
+            let value = StepValue { data: cursor.cursor_data(), labels: None };
             self.complete_step(step, "loop.done", value);
         }
     }
@@ -203,10 +176,7 @@ impl CursorState {
             let mut errors = self.errors.clone();
             errors.sort_by_key(|(frame, _)| *frame);
             let entry = |(frame, failure): &(usize, CommandFailure)| {
-                Json::object([
-                    ("index", Json::from(*frame)),
-                    ("error", failure.error.clone()),
-                ])
+                Json::object([("index", Json::from(*frame)), ("error", failure.error.clone())])
             };
             data.push(("errors", Json::list(errors.iter().map(entry))));
         }

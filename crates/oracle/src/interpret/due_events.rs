@@ -40,16 +40,11 @@ impl Interpreter<'_> {
         due.extend(signal.map(|signal| (signal.at, DueEvent::Signal(self.next_signal))));
         for suspended in &self.suspended_commands {
             let command = suspended.command.number;
-            due.extend(
-                suspended
-                    .timer_at
-                    .map(|at| (at, DueEvent::CommandTimer(command))),
-            );
+            due.extend(suspended.timer_at.map(|at| (at, DueEvent::CommandTimer(command))));
             match &suspended.kind {
                 SuspensionKind::Approval(approval) => {
-                    let next = approval
-                        .next_decision_delay()
-                        .map(|after| suspended.started_at + after);
+                    let next =
+                        approval.next_decision_delay().map(|after| suspended.started_at + after);
                     due.extend(next.map(|at| (at, DueEvent::Decision(command))));
                 }
                 SuspensionKind::Child(child) => {
@@ -62,16 +57,12 @@ impl Interpreter<'_> {
                 | SuspensionKind::Answered(_) => {}
             }
         }
-        due.extend(
-            self.next_slot_release()
-                .map(|at| (at, DueEvent::SlotReleased)),
-        );
+        due.extend(self.next_slot_release().map(|at| (at, DueEvent::SlotReleased)));
         let timeout = self.playbook.executor.spec.timeout.map(Millis::as_ms);
         due.extend(timeout.map(|at| (at, DueEvent::ExecutionTimeout)));
         for (step, pass) in &self.running {
             due.extend(
-                self.step_deadline(*step, pass)
-                    .map(|at| (at, DueEvent::StepTimeout(*step))),
+                self.step_deadline(*step, pass).map(|at| (at, DueEvent::StepTimeout(*step))),
             );
         }
         due.into_iter().min()
@@ -122,10 +113,7 @@ impl Interpreter<'_> {
     /// Cancels the open commands of a step, or all of them, in order of issue.
     fn cancel_open_commands(&mut self, only_step: Option<usize>) {
         let mut open = Vec::new();
-        let suspended = self
-            .suspended_commands
-            .iter()
-            .map(|suspended| &suspended.command);
+        let suspended = self.suspended_commands.iter().map(|suspended| &suspended.command);
         for command in self.open_commands.iter().chain(suspended) {
             let step = self.command_step(command);
             if only_step.is_none_or(|only| only == step) {
@@ -135,10 +123,8 @@ impl Interpreter<'_> {
         }
         open.sort_unstable();
         for (number, step, index) in open {
-            self.open_commands
-                .retain(|command| command.number != number);
-            self.suspended_commands
-                .retain(|suspended| suspended.command.number != number);
+            self.open_commands.retain(|command| command.number != number);
+            self.suspended_commands.retain(|suspended| suspended.command.number != number);
             self.log_command(EventType::CommandCancelled, step, index);
         }
     }

@@ -248,11 +248,7 @@ impl<'p> Interpreter<'p> {
         if self.is_stopped() {
             return false;
         }
-        if self
-            .awaited_execution_slot
-            .as_ref()
-            .is_some_and(|request| self.is_slot_free(request))
-        {
+        if self.awaited_execution_slot.as_ref().is_some_and(|request| self.is_slot_free(request)) {
             self.awaited_execution_slot = None;
             self.arrive_at_entry();
             return true;
@@ -271,10 +267,8 @@ impl<'p> Interpreter<'p> {
 
     /// Executes one open command to its end.
     fn execute_next_command(&mut self) {
-        let position = self
-            .order_rng
-            .as_mut()
-            .map_or(0, |rng| rng.number_below(self.open_commands.len()));
+        let position =
+            self.order_rng.as_mut().map_or(0, |rng| rng.number_below(self.open_commands.len()));
         let command = self.open_commands.remove(position);
         if let Some(frame) = command.frame {
             self.run_frame(&command, frame);
@@ -296,13 +290,7 @@ impl<'p> Interpreter<'p> {
         self.waiting.clear();
         let status = Json::from(self.execution_status().as_str());
         let event = event_object("run.ending", "", Json::object([("status", status)]));
-        self.add_arrival(
-            step,
-            ArcArrival {
-                event,
-                data: Json::Null,
-            },
-        );
+        self.add_arrival(step, ArcArrival { event, data: Json::Null });
         self.drain_events();
     }
 
@@ -345,9 +333,7 @@ impl<'p> Interpreter<'p> {
     /// Returns the time at which an entered step times out.
     pub(super) fn step_deadline(&self, step: usize, pass: &StepPass) -> Option<u64> {
         let spec = &self.step_model(step).spec;
-        let timeout = spec
-            .timeout
-            .map(|timeout| pass.entered_at + timeout.as_ms());
+        let timeout = spec.timeout.map(|timeout| pass.entered_at + timeout.as_ms());
         let deadline = spec.policy.lifecycle.deadline;
         let deadline = deadline.map(|deadline| pass.arrived_at + deadline.as_ms());
         timeout.into_iter().chain(deadline).min()
@@ -374,11 +360,7 @@ impl<'p> Interpreter<'p> {
 
     /// Returns what the templates of a step pass see now.
     pub(super) fn execution_view(&self, pass: &StepPass) -> ExecutionView {
-        let names = self
-            .playbook
-            .workflow
-            .iter()
-            .map(|step| Arc::clone(&step.name.value));
+        let names = self.playbook.workflow.iter().map(|step| Arc::clone(&step.name.value));
         let named_states = || names.clone().zip(&self.steps);
         ExecutionView {
             path: Arc::clone(self.playbook.path()),
@@ -419,11 +401,7 @@ impl<'p> Interpreter<'p> {
 
     pub(super) fn log_playbook(&mut self, event: EventType) {
         let node = Arc::clone(self.playbook.path());
-        self.history.push(HistoryEvent {
-            event,
-            node,
-            index: None,
-        });
+        self.history.push(HistoryEvent { event, node, index: None });
     }
 
     fn execution_status(&self) -> ExecutionStatus {
@@ -443,16 +421,11 @@ impl<'p> Interpreter<'p> {
     fn final_data(&self) -> Json {
         let step_data = |name: &str| {
             let step = find_step(self.playbook, name)?;
-            self.steps[step]
-                .value
-                .as_ref()
-                .map(|value| value.data.clone())
+            self.steps[step].value.as_ref().map(|value| value.data.clone())
         };
         let final_step = self.playbook.executor.spec.final_step.as_ref();
         let final_step_data = final_step.and_then(|name| step_data(&name.value));
-        final_step_data
-            .or_else(|| step_data("end"))
-            .unwrap_or_else(|| self.dead_end_data.clone())
+        final_step_data.or_else(|| step_data("end")).unwrap_or_else(|| self.dead_end_data.clone())
     }
 
     fn into_result(self) -> RunResult {
@@ -493,11 +466,7 @@ impl StepState {
         StepResult {
             runs: self.runs,
             status: self.status,
-            data: self
-                .value
-                .as_ref()
-                .map(|value| value.data.clone())
-                .unwrap_or_default(),
+            data: self.value.as_ref().map(|value| value.data.clone()).unwrap_or_default(),
             error_kind: self.error_kind,
         }
     }
@@ -505,11 +474,7 @@ impl StepState {
 
 /// Builds the value of `event`.
 pub(super) fn event_object(name: &str, step: &str, payload: Json) -> Json {
-    Json::object([
-        ("name", Json::from(name)),
-        ("step", Json::from(step)),
-        ("payload", payload),
-    ])
+    Json::object([("name", Json::from(name)), ("step", Json::from(step)), ("payload", payload)])
 }
 
 /// Applies writes to the variables of a step pass.

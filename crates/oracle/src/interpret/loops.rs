@@ -76,19 +76,11 @@ impl Interpreter<'_> {
             .execution_view(pass)
             .template_names(&self.step_model(step).name.value)
             .to_environment();
-        let value = source
-            .value
-            .render(&environment)
-            .map_err(template_error)?
-            .value;
+        let value = source.value.render(&environment).map_err(template_error)?.value;
         let items = loop_items(&value).ok_or_else(|| schema_error("the value has no items"))?;
         let width = match (
             looping.spec.mode,
-            looping
-                .spec
-                .max_in_flight
-                .as_ref()
-                .map(|width| &width.value),
+            looping.spec.max_in_flight.as_ref().map(|width| &width.value),
         ) {
             // One command at a time.
             (LoopMode::Sequential | LoopMode::Cursor, _) => 1,
@@ -97,11 +89,7 @@ impl Interpreter<'_> {
                 usize::try_from(*width).unwrap_or(DEFAULT_MAX_IN_FLIGHT)
             }
             (LoopMode::Parallel, Some(ValueOrTemplate::Template(width))) => {
-                let width = width
-                    .render(&environment)
-                    .map_err(template_error)?
-                    .value
-                    .as_u64();
+                let width = width.render(&environment).map_err(template_error)?.value.as_u64();
                 let width = width
                     .filter(|width| *width > 0)
                     .ok_or_else(|| schema_error("max_in_flight is below 1"))?;
@@ -128,11 +116,7 @@ impl Interpreter<'_> {
         index: usize,
         outcome: Result<StepValue, CommandFailure>,
     ) {
-        if let Some(state) = self
-            .running
-            .get_mut(&step)
-            .and_then(|pass| pass.loop_state.as_mut())
-        {
+        if let Some(state) = self.running.get_mut(&step).and_then(|pass| pass.loop_state.as_mut()) {
             state.open_iterations -= 1;
             match outcome {
                 Ok(value) => state.results[index] = value.data,
@@ -141,9 +125,7 @@ impl Interpreter<'_> {
                     let data = Json::Null;
                     let error = add_error_index(&failure.error, index);
                     let kind = failure.kind;
-                    state
-                        .errors
-                        .push((index, CommandFailure { kind, error, data }));
+                    state.errors.push((index, CommandFailure { kind, error, data }));
                 }
             }
         }
@@ -178,10 +160,7 @@ impl Interpreter<'_> {
         let tolerant = self.step_model(step).spec.policy.failure.mode == FailureMode::BestEffort;
         let stopped = self.is_stopped();
         loop {
-            let Some(state) = self
-                .running
-                .get_mut(&step)
-                .and_then(|pass| pass.loop_state.as_mut())
+            let Some(state) = self.running.get_mut(&step).and_then(|pass| pass.loop_state.as_mut())
             else {
                 return;
             };
@@ -204,11 +183,7 @@ impl Interpreter<'_> {
             let progress = PipelineProgress::new(self.step_model(step), Some(&item));
             self.issue_command(step, Some(item), progress);
         }
-        let Some(state) = self
-            .running
-            .get(&step)
-            .and_then(|pass| pass.loop_state.clone())
-        else {
+        let Some(state) = self.running.get(&step).and_then(|pass| pass.loop_state.clone()) else {
             return;
         };
         if state.open_iterations > 0 {
@@ -250,27 +225,17 @@ impl LoopState {
             ("failed", failed),
         ];
         let stats = Json::object(stats.map(|(name, count)| (name, Json::from(count))));
-        let mut data = vec![
-            ("results", results.clone()),
-            ("stats", stats),
-            ("data", results),
-        ];
+        let mut data = vec![("results", results.clone()), ("stats", stats), ("data", results)];
         if failed > 0 {
             // Choice: in order of index, like the results.
             let mut errors = self.errors.clone();
             errors.sort_by_key(|(index, _)| *index);
             let entry = |(index, failure): &(usize, CommandFailure)| {
-                Json::object([
-                    ("index", Json::from(*index)),
-                    ("error", failure.error.clone()),
-                ])
+                Json::object([("index", Json::from(*index)), ("error", failure.error.clone())])
             };
             data.push(("errors", Json::list(errors.iter().map(entry))));
         }
-        let mut data: JsonMap = data
-            .into_iter()
-            .map(|(key, value)| (key.into(), value))
-            .collect();
+        let mut data: JsonMap = data.into_iter().map(|(key, value)| (key.into(), value)).collect();
         if let Some(spec) = output::enabled_accumulation(output) {
             let is_failed = |index: &usize| self.errors.iter().any(|(failed, _)| failed == index);
             let successful = self.results.iter().enumerate();

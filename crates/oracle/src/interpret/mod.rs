@@ -72,10 +72,7 @@ pub fn interpret_with_cache(
 fn check_supported(playbook: &Playbook) -> Result<(), Unsupported> {
     for step in &playbook.workflow {
         if let Some(what) = unsupported_construct(step) {
-            return Err(Unsupported {
-                step: Arc::clone(&step.name.value),
-                what,
-            });
+            return Err(Unsupported { step: Arc::clone(&step.name.value), what });
         }
     }
     Ok(())
@@ -83,12 +80,7 @@ fn check_supported(playbook: &Playbook) -> Result<(), Unsupported> {
 
 fn unsupported_construct(step: &Step) -> Option<&'static str> {
     let calls_back = |kind| kind == ToolKind::Container;
-    if step
-        .tool
-        .tasks()
-        .iter()
-        .any(|task| calls_back(task.kind.value))
-    {
+    if step.tool.tasks().iter().any(|task| calls_back(task.kind.value)) {
         return Some("a container");
     }
     None
@@ -122,18 +114,10 @@ pub fn start_workload(playbook: &Playbook, payload: &Json) -> Result<Json, Rende
     let defaults = playbook
         .workload
         .iter()
-        .map(|field| {
-            Ok((
-                Arc::clone(&field.name.value),
-                field.value.render(&environment)?.value,
-            ))
-        })
+        .map(|field| Ok((Arc::clone(&field.name.value), field.value.render(&environment)?.value)))
         .collect::<Result<JsonMap, RenderError>>()?;
     let empty = Json::empty_map();
-    Ok(merge_json(
-        Json::from(defaults),
-        if payload.is_null() { &empty } else { payload },
-    ))
+    Ok(merge_json(Json::from(defaults), if payload.is_null() { &empty } else { payload }))
 }
 
 /// Merges maps recursively. Lists and scalars are replaced.

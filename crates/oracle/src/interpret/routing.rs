@@ -33,10 +33,7 @@ impl<'p> Interpreter<'p> {
         let mut pass = self.running.remove(&step).unwrap_or_default();
         // Choice: from here on the step's own name means the new data.
         let previous_value = self.steps[step].value.replace(value.clone());
-        let outcome = PassOutcome::Done {
-            event,
-            value: value.clone(),
-        };
+        let outcome = PassOutcome::Done { event, value: value.clone() };
         let routed = self
             .apply_step_set(step, &mut pass, &outcome)
             .map_err(|error| CommandFailure::from_render_error(&error))
@@ -65,13 +62,7 @@ impl<'p> Interpreter<'p> {
             return;
         };
         let expires_at = cache.ttl.map(|ttl| self.now + ttl.as_ms());
-        self.cache.push(CachedResult {
-            step,
-            key,
-            event,
-            value,
-            expires_at,
-        });
+        self.cache.push(CachedResult { step, key, event, value, expires_at });
     }
 
     /// Ends a failed pass. Its `set` is not applied, and only arcs whose condition mentions
@@ -146,9 +137,7 @@ impl<'p> Interpreter<'p> {
         self.skip_dead_steps(&self.arc_targets(&chosen));
         let mut pass = pass.clone();
         for arc in chosen {
-            let environment = self
-                .arc_template_names(step, &pass, outcome)
-                .to_environment();
+            let environment = self.arc_template_names(step, &pass, outcome).to_environment();
             let writes = render_set(&arc.set, &environment, SetLocation::Step)
                 .map_err(|error| CommandFailure::from_render_error(&error))?;
             self.apply_step_writes(step, &mut pass, &writes);
@@ -169,9 +158,7 @@ impl<'p> Interpreter<'p> {
         let Some(router) = self.step_router(step) else {
             return Ok(Vec::new());
         };
-        let environment = self
-            .arc_template_names(step, pass, outcome)
-            .to_environment();
+        let environment = self.arc_template_names(step, pass, outcome).to_environment();
         let mut chosen = Vec::new();
         for arc in &router.arcs {
             let taken = match (&arc.when, outcome) {
@@ -222,9 +209,7 @@ impl<'p> Interpreter<'p> {
 
     /// Returns the steps that arcs lead to.
     fn arc_targets(&self, arcs: &[&RouteArc]) -> Vec<usize> {
-        arcs.iter()
-            .filter_map(|arc| find_step(self.playbook, &arc.step.value))
-            .collect()
+        arcs.iter().filter_map(|arc| find_step(self.playbook, &arc.step.value)).collect()
     }
 
     /// Skips every step that has just become dead, in document order.
@@ -248,10 +233,8 @@ impl<'p> Interpreter<'p> {
 
     /// Returns the steps reachable from the entry step. Other steps get no event.
     fn reachable_from_entry(&self) -> BTreeSet<usize> {
-        let entry = self
-            .playbook
-            .entry_step()
-            .and_then(|step| find_step(self.playbook, &step.name.value));
+        let entry =
+            self.playbook.entry_step().and_then(|step| find_step(self.playbook, &step.name.value));
         let mut reachable = reachable_from(self.playbook, entry);
         reachable.extend(entry);
         reachable
@@ -263,9 +246,7 @@ impl<'p> Interpreter<'p> {
         pass: &mut StepPass,
         outcome: &PassOutcome,
     ) -> Result<(), RenderError> {
-        let environment = self
-            .arc_template_names(step, pass, outcome)
-            .to_environment();
+        let environment = self.arc_template_names(step, pass, outcome).to_environment();
         let writes = render_set(&self.step_model(step).set, &environment, SetLocation::Step)?;
         self.apply_step_writes(step, pass, &writes);
         Ok(())
@@ -303,10 +284,7 @@ impl<'p> Interpreter<'p> {
             PassOutcome::Failed(failure) => failure.data.clone(),
             PassOutcome::Skipped => Json::Null,
         };
-        ArcArrival {
-            event: outcome_event(&self.step_model(step).name.value, outcome),
-            data,
-        }
+        ArcArrival { event: outcome_event(&self.step_model(step).name.value, outcome), data }
     }
 
     /// Returns the names that the step's `set` and its arcs see.
@@ -318,26 +296,14 @@ impl<'p> Interpreter<'p> {
     ) -> TemplateNames {
         let name = &self.step_model(step).name.value;
         let mut names = self.execution_view(pass).template_names(name);
-        names.add_name(
-            NamePrecedence::Builtin,
-            "event",
-            outcome_event(name, outcome),
-        );
-        names.add_name(
-            NamePrecedence::Builtin,
-            "iter",
-            Json::from(pass.iter.clone()),
-        );
+        names.add_name(NamePrecedence::Builtin, "event", outcome_event(name, outcome));
+        names.add_name(NamePrecedence::Builtin, "iter", Json::from(pass.iter.clone()));
         match outcome {
             PassOutcome::Done { value, .. } => {
                 let envelope = Json::object([("status", Json::from("ok")), ("error", Json::Null)]);
                 names.add_output(OutputPlace::Set, envelope, &value.data);
                 if let Some(labels) = &value.labels {
-                    names.add_name(
-                        NamePrecedence::Builtin,
-                        "results",
-                        Json::from(labels.clone()),
-                    );
+                    names.add_name(NamePrecedence::Builtin, "results", Json::from(labels.clone()));
                 }
             }
             PassOutcome::Failed(failure) => {
@@ -372,8 +338,8 @@ fn outcome_event(step: &str, outcome: &PassOutcome) -> Json {
 fn mentions_failure(condition: &Condition) -> bool {
     match condition {
         Condition::Fixed(_) => false,
-        Condition::Test(template) => ["event", "error", "output", "outcome"]
-            .iter()
-            .any(|name| template.reads_name(name)),
+        Condition::Test(template) => {
+            ["event", "error", "output", "outcome"].iter().any(|name| template.reads_name(name))
+        }
     }
 }

@@ -20,11 +20,7 @@ pub(super) struct SlotRequest {
 
 impl SlotRequest {
     fn new(key: String, limit: u32, priority: i64) -> Self {
-        Self {
-            key,
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            priority,
-        }
+        Self { key, limit: usize::try_from(limit).unwrap_or(usize::MAX), priority }
     }
 }
 
@@ -38,31 +34,22 @@ impl Interpreter<'_> {
         let Some(concurrency) = &self.step_model(step).concurrency else {
             return Ok(None);
         };
-        let mut names = self
-            .execution_view(pass)
-            .template_names(&self.step_model(step).name.value);
+        let mut names = self.execution_view(pass).template_names(&self.step_model(step).name.value);
         names.add_name(NamePrecedence::Builtin, "event", pass.trigger.event.clone());
         let environment = names.to_environment();
         let key = render_key(&concurrency.key.value, &environment)?;
         // The priority of the step overrides that of the playbook.
         let step_priority = self.step_model(step).priority.as_ref();
-        let priority = match step_priority
-            .or(self.playbook.priority.as_ref())
-            .map(|priority| &priority.value)
-        {
-            None => 0,
-            Some(ValueOrTemplate::Fixed(priority)) => *priority,
-            Some(ValueOrTemplate::Template(template)) => template
-                .render(&environment)?
-                .value
-                .as_i64()
-                .unwrap_or_default(),
-        };
-        Ok(Some(SlotRequest::new(
-            key,
-            concurrency.limit.value,
-            priority,
-        )))
+        let priority =
+            match step_priority.or(self.playbook.priority.as_ref()).map(|priority| &priority.value)
+            {
+                None => 0,
+                Some(ValueOrTemplate::Fixed(priority)) => *priority,
+                Some(ValueOrTemplate::Template(template)) => {
+                    template.render(&environment)?.value.as_i64().unwrap_or_default()
+                }
+            };
+        Ok(Some(SlotRequest::new(key, concurrency.limit.value, priority)))
     }
 
     /// Returns the slot that the run needs before its first step is entered.
@@ -70,10 +57,8 @@ impl Interpreter<'_> {
         let Some(concurrency) = &self.playbook.concurrency else {
             return Ok(None);
         };
-        let environment = self
-            .execution_view(&StepPass::default())
-            .template_names("")
-            .to_environment();
+        let environment =
+            self.execution_view(&StepPass::default()).template_names("").to_environment();
         let key = render_key(&concurrency.key, &environment)?;
         Ok(Some(SlotRequest::new(key, concurrency.limit.value, 0)))
     }
@@ -102,10 +87,7 @@ impl Interpreter<'_> {
 
     /// Returns the time at which another run next releases a requested slot.
     pub(super) fn next_slot_release(&self) -> Option<u64> {
-        let requests = self
-            .waiting
-            .iter()
-            .filter_map(|waiting| waiting.slot_request.as_ref());
+        let requests = self.waiting.iter().filter_map(|waiting| waiting.slot_request.as_ref());
         requests
             .chain(&self.awaited_execution_slot)
             .flat_map(|request| self.external_inputs.slot_release_times(&request.key))

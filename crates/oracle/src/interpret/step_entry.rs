@@ -47,9 +47,7 @@ impl Interpreter<'_> {
     /// skip of another one keeps its place in the order of arrival.
     pub(super) fn enter_ready_steps(&mut self) {
         while !self.is_stopped() {
-            let Some(step) = self
-                .next_unblocked_step()
-                .or_else(|| self.next_deadlocked_step())
+            let Some(step) = self.next_unblocked_step().or_else(|| self.next_deadlocked_step())
             else {
                 return;
             };
@@ -72,13 +70,8 @@ impl Interpreter<'_> {
 
     /// Returns the other active steps from which a step is reachable.
     fn blocking_steps(&self, step: usize) -> Vec<usize> {
-        let others = self
-            .active_steps()
-            .into_iter()
-            .filter(|other| *other != step);
-        others
-            .filter(|other| is_reachable(self.playbook, *other, step))
-            .collect()
+        let others = self.active_steps().into_iter().filter(|other| *other != step);
+        others.filter(|other| is_reachable(self.playbook, *other, step)).collect()
     }
 
     /// Resolves a deadlock, where nothing runs and the waiting steps block each other: of the steps
@@ -86,18 +79,13 @@ impl Interpreter<'_> {
     /// longest.
     fn next_deadlocked_step(&self) -> Option<usize> {
         // A step that waits for a slot will get it, so it is not blocked for good.
-        let awaits_slot = self
-            .waiting
-            .iter()
-            .any(|waiting| waiting.slot_request.is_some());
+        let awaits_slot = self.waiting.iter().any(|waiting| waiting.slot_request.is_some());
         if !self.running.is_empty() || awaits_slot {
             return None;
         }
         let waiting = self.waiting.iter().map(|waiting| waiting.step);
         waiting.into_iter().find(|step| {
-            self.blocking_steps(*step)
-                .iter()
-                .all(|other| share_cycle(self.playbook, *step, *other))
+            self.blocking_steps(*step).iter().all(|other| share_cycle(self.playbook, *step, *other))
         })
     }
 
@@ -164,10 +152,7 @@ impl Interpreter<'_> {
 
     /// Reuses a cached result, or runs the step.
     fn run_or_reuse_result(&mut self, step: usize, mut pass: StepPass) {
-        let cached = pass
-            .cache_key
-            .as_ref()
-            .and_then(|key| self.find_cached(step, key));
+        let cached = pass.cache_key.as_ref().and_then(|key| self.find_cached(step, key));
         if let Some(CachedResult { event, value, .. }) = cached {
             pass.cache_key = None;
             self.begin_pass(step, pass);
@@ -176,12 +161,7 @@ impl Interpreter<'_> {
             return;
         }
         self.begin_pass(step, pass);
-        match self
-            .step_model(step)
-            .looping
-            .as_ref()
-            .map(|looping| &looping.source)
-        {
+        match self.step_model(step).looping.as_ref().map(|looping| &looping.source) {
             Some(LoopSource::In(_)) => self.start_loop(step),
             Some(LoopSource::Cursor(_)) => self.start_cursor_loop(step),
             None => self.issue_command(step, None, PipelineProgress::default()),
@@ -197,9 +177,7 @@ impl Interpreter<'_> {
         let Some(cache) = &self.step_model(step).spec.cache else {
             return Ok(None);
         };
-        let mut names = self
-            .execution_view(pass)
-            .template_names(&self.step_model(step).name.value);
+        let mut names = self.execution_view(pass).template_names(&self.step_model(step).name.value);
         names.add_name(NamePrecedence::Builtin, "event", pass.trigger.event.clone());
         render_key(&cache.key.value, &names.to_environment()).map(Some)
     }
@@ -209,27 +187,17 @@ impl Interpreter<'_> {
         let is_unexpired = |until: Option<u64>| until.is_none_or(|until| self.now < until);
         let has_key = |cached: &&CachedResult| cached.step == step && cached.key == key;
         let mut matching = self.cache.iter().rev().filter(has_key);
-        matching
-            .find(|cached| is_unexpired(cached.expires_at))
-            .cloned()
+        matching.find(|cached| is_unexpired(cached.expires_at)).cloned()
     }
 
     fn max_step_runs(&self) -> u64 {
-        self.playbook
-            .executor
-            .spec
-            .policy
-            .limits
-            .max_step_runs
-            .unwrap_or(DEFAULT_MAX_STEP_RUNS)
+        self.playbook.executor.spec.policy.limits.max_step_runs.unwrap_or(DEFAULT_MAX_STEP_RUNS)
     }
 
     /// Returns the reason for which a step must be skipped, if any. Both guard and admission must
     /// allow it.
     fn skip_reason(&self, step: usize, pass: &StepPass) -> Result<Option<SkipReason>, RenderError> {
-        let mut names = self
-            .execution_view(pass)
-            .template_names(&self.step_model(step).name.value);
+        let mut names = self.execution_view(pass).template_names(&self.step_model(step).name.value);
         names.add_name(NamePrecedence::Builtin, "event", pass.trigger.event.clone());
         let environment = names.to_environment();
         if let Some(when) = &self.step_model(step).when
@@ -267,10 +235,8 @@ impl Interpreter<'_> {
         self.steps[step].status = StepStatus::Skipped;
         self.steps[step].error_kind = None;
         self.log_step(EventType::StepSkipped, step);
-        self.skipped.push(SkippedStep {
-            step: Arc::clone(&self.step_model(step).name.value),
-            reason,
-        });
+        self.skipped
+            .push(SkippedStep { step: Arc::clone(&self.step_model(step).name.value), reason });
     }
 
     /// Starts a new pass of the step with fresh state.

@@ -92,10 +92,7 @@ impl<'p> Interpreter<'p> {
             }
         };
         if suspended.timer_at.is_some() {
-            self.log_step(
-                EventType::TimerStarted,
-                self.command_step(&suspended.command),
-            );
+            self.log_step(EventType::TimerStarted, self.command_step(&suspended.command));
         }
         self.accept_buffered_signals(&mut suspended);
         match suspended.kind.clone() {
@@ -244,10 +241,7 @@ impl<'p> Interpreter<'p> {
             return;
         };
         let answer = child.to_answer();
-        self.log_step(
-            EventType::SignalReceived,
-            self.command_step(&suspended.command),
-        );
+        self.log_step(EventType::SignalReceived, self.command_step(&suspended.command));
         self.finish_attempt(suspended, answer);
     }
 
@@ -326,12 +320,8 @@ impl<'p> Interpreter<'p> {
             Ok(NextAction::Continue | NextAction::Jump(_) | NextAction::Break) | Err(_) => None,
         };
         let outcome = next_action.map(|next| pipeline.position_after(next));
-        let ClosedCommand {
-            outcome,
-            writes,
-            progress,
-            retry_count,
-        } = pipeline.into_closed(outcome);
+        let ClosedCommand { outcome, writes, progress, retry_count } =
+            pipeline.into_closed(outcome);
         suspended.writes.extend(writes);
         if let Some(delay) = retry_delay {
             self.log_command(EventType::CallError, step, index);
@@ -340,12 +330,7 @@ impl<'p> Interpreter<'p> {
             return None;
         }
         self.log_command_closed(step, index, &outcome);
-        let closed = ClosedCommand {
-            outcome,
-            writes: suspended.writes,
-            progress,
-            retry_count,
-        };
+        let closed = ClosedCommand { outcome, writes: suspended.writes, progress, retry_count };
         Some((command, closed))
     }
 
@@ -355,10 +340,7 @@ impl<'p> Interpreter<'p> {
     fn schedule_retry(&mut self, mut suspended: SuspendedCommand<'p>, delay: u64) {
         suspended.kind = SuspensionKind::RetryDelay;
         suspended.timer_at = Some(self.now + delay);
-        self.log_step(
-            EventType::TimerStarted,
-            self.command_step(&suspended.command),
-        );
+        self.log_step(EventType::TimerStarted, self.command_step(&suspended.command));
         self.suspended_commands.push(suspended);
     }
 
@@ -426,9 +408,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn suspended_index(&self, command: u64) -> Option<usize> {
-        self.suspended_commands
-            .iter()
-            .position(|suspended| suspended.command.number == command)
+        self.suspended_commands.iter().position(|suspended| suspended.command.number == command)
     }
 
     /// Returns what the templates of a suspended command see now, including its own writes.

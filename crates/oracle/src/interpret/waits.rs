@@ -42,14 +42,8 @@ impl SignalWait {
                 other => other.get("name").and_then(json_to_text).unwrap_or_default(),
             };
             AwaitedSignal {
-                key: item
-                    .get("key")
-                    .and_then(json_to_text)
-                    .or_else(|| key.clone()),
-                alias: item
-                    .get("as")
-                    .and_then(json_to_text)
-                    .unwrap_or_else(|| name.clone()),
+                key: item.get("key").and_then(json_to_text).or_else(|| key.clone()),
+                alias: item.get("as").and_then(json_to_text).unwrap_or_else(|| name.clone()),
                 name,
                 received: None,
             }
@@ -85,10 +79,7 @@ impl SignalWait {
         };
         entry.received = Some(Json::object([
             ("name", Json::from(signal.name.as_str())),
-            (
-                "key",
-                signal.key.as_deref().map(Json::from).unwrap_or_default(),
-            ),
+            ("key", signal.key.as_deref().map(Json::from).unwrap_or_default()),
             ("payload", signal.payload.clone()),
             ("received_at", format_run_time(signal.received_at)),
         ]));
@@ -113,10 +104,7 @@ impl SignalWait {
         if self.requires_all {
             Json::object(received)
         } else {
-            received
-                .map(|(_, signal)| signal)
-                .next()
-                .unwrap_or_default()
+            received.map(|(_, signal)| signal).next().unwrap_or_default()
         }
     }
 }
@@ -161,9 +149,7 @@ impl PendingApproval {
 
     /// Returns the delay of the next decision after the request.
     pub(super) fn next_decision_delay(&self) -> Option<u64> {
-        self.upcoming_decisions
-            .first()
-            .map(|decision| decision.after)
+        self.upcoming_decisions.first().map(|decision| decision.after)
     }
 
     /// Applies the next decision. Returns whether it counts, and the result if it is final.
@@ -171,13 +157,9 @@ impl PendingApproval {
         if self.upcoming_decisions.is_empty() {
             return None;
         }
-        let ScriptedDecision {
-            actor, approves, ..
-        } = self.upcoming_decisions.remove(0);
-        let is_allowed = self
-            .approvers
-            .as_ref()
-            .is_none_or(|names| names.is_empty() || names.contains(&actor));
+        let ScriptedDecision { actor, approves, .. } = self.upcoming_decisions.remove(0);
+        let is_allowed =
+            self.approvers.as_ref().is_none_or(|names| names.is_empty() || names.contains(&actor));
         // One decision per actor.
         if !is_allowed || self.approved.contains(&actor) {
             return Some((false, None));
@@ -187,10 +169,7 @@ impl PendingApproval {
         }
         self.approved.push(actor.clone());
         let is_enough = self.approved.len() >= self.quorum;
-        Some((
-            true,
-            is_enough.then(|| approval_data(true, Some(&actor), now)),
-        ))
+        Some((true, is_enough.then(|| approval_data(true, Some(&actor), now))))
     }
 
     /// Returns the result of a timeout, or `None` if that is a failure.
@@ -223,13 +202,8 @@ pub(super) struct AwaitedChild {
 
 impl AwaitedChild {
     pub(super) fn from_config(config: &JsonMap, end: Option<ChildEnd>) -> Self {
-        let step = config
-            .get("return_step")
-            .or_else(|| config.get("result_step"));
-        Self {
-            end,
-            return_step: step.and_then(json_to_text),
-        }
+        let step = config.get("return_step").or_else(|| config.get("result_step"));
+        Self { end, return_step: step.and_then(json_to_text) }
     }
 
     /// Returns the delay after which the child ends, if it does.
@@ -238,22 +212,16 @@ impl AwaitedChild {
     }
 
     pub(super) fn to_answer(&self) -> ToolAnswer {
-        let failed = || {
-            ToolAnswer::Error(TaskError::new(
-                ErrorKind::Child,
-                "the child did not complete",
-            ))
-        };
+        let failed =
+            || ToolAnswer::Error(TaskError::new(ErrorKind::Child, "the child did not complete"));
         match &self.end {
             Some(end) if end.status == ChildStatus::Completed => {
                 let mut data = match end.step_data(self.return_step.as_deref()) {
                     Json::Map(map) => JsonMap::clone(&map),
                     other => JsonMap::from_iter([("data".into(), other)]),
                 };
-                let defaults = [
-                    ("execution_id", Json::from("")),
-                    ("status", Json::from(end.status.as_str())),
-                ];
+                let defaults =
+                    [("execution_id", Json::from("")), ("status", Json::from(end.status.as_str()))];
                 for (name, value) in defaults {
                     data.entry(name.into()).or_insert(value);
                 }

@@ -162,10 +162,7 @@ impl<'c> PipelineExecutor<'c> {
         let results = &self.progress.results;
         PipelinePosition::End(match &self.command.step.tool {
             // The data of a single task is not wrapped in labels.
-            Tool::Single(_) => StepValue {
-                data: last,
-                labels: None,
-            },
+            Tool::Single(_) => StepValue { data: last, labels: None },
             Tool::Pipeline(_) => StepValue {
                 data: self.apply_step_selection(pipeline_data(results, last)),
                 labels: Some(results.clone()),
@@ -226,9 +223,8 @@ impl<'c> PipelineExecutor<'c> {
         };
         // The task's own writes come first, and only after a successful attempt.
         if let ToolAnswer::Ok(_) = attempt.answer {
-            let environment = self
-                .attempt_template_names(attempt, OutputPlace::Set)
-                .to_environment();
+            let environment =
+                self.attempt_template_names(attempt, OutputPlace::Set).to_environment();
             let writes = render_set(&attempt.task.set, &environment, SetLocation::Task);
             // Choice: a write that cannot be rendered fails the task without evaluating its policy.
             self.apply_task_writes(writes.map_err(|error| self.render_failure(attempt, &error))?);
@@ -239,9 +235,7 @@ impl<'c> PipelineExecutor<'c> {
     /// Evaluates the policy rules.
     fn evaluate_policy(&mut self, attempt: &TaskAttempt<'_>) -> Result<NextAction, CommandFailure> {
         let policy = attempt.task.spec.policy.as_ref();
-        let environment = self
-            .attempt_template_names(attempt, OutputPlace::Rule)
-            .to_environment();
+        let environment = self.attempt_template_names(attempt, OutputPlace::Rule).to_environment();
         let mut chosen: Option<&PolicyRule> = None;
         for rule in policy.iter().flat_map(|policy| &policy.rules) {
             let matches = match &rule.test {
@@ -315,10 +309,7 @@ impl<'c> PipelineExecutor<'c> {
             JumpTarget::Previous(_) => current.saturating_sub(1),
             JumpTarget::Label(label) => {
                 let tasks = self.command.step.tool.tasks();
-                tasks
-                    .iter()
-                    .position(|task| task.label.value == label.value)
-                    .unwrap_or(current)
+                tasks.iter().position(|task| task.label.value == label.value).unwrap_or(current)
             }
         }
     }
@@ -343,10 +334,7 @@ impl<'c> PipelineExecutor<'c> {
         add_input(&mut names, &input);
         match render_fields(&task.config, &names.to_environment()) {
             Ok(config) => Ok(PreparedAttempt { input, config }),
-            Err(error) => Err(AttemptRenderError {
-                input,
-                message: error.to_string(),
-            }),
+            Err(error) => Err(AttemptRenderError { input, message: error.to_string() }),
         }
     }
 
@@ -362,12 +350,7 @@ impl<'c> PipelineExecutor<'c> {
                 (error.input, answer)
             }
         };
-        TaskAttempt {
-            task,
-            number,
-            input,
-            answer,
-        }
+        TaskAttempt { task, number, input, answer }
     }
 
     fn call_tool(&self, task: &Task, number: u64, config: &JsonMap, input: &JsonMap) -> ToolAnswer {
@@ -417,16 +400,12 @@ impl<'c> PipelineExecutor<'c> {
     {
         let step = self.command.step;
         let is_alone = matches!(step.tool, Tool::Single(_)) && step.looping.is_none();
-        task.output
-            .iter()
-            .chain(step.output.as_ref().filter(|_| is_alone))
+        task.output.iter().chain(step.output.as_ref().filter(|_| is_alone))
     }
 
     fn select_output(&self, task: &Task, data: Json) -> Json {
         let outputs = self.output_specs(task);
-        outputs.fold(data, |data, output| {
-            output::apply_selection(data, &output.select)
-        })
+        outputs.fold(data, |data, output| output::apply_selection(data, &output.select))
     }
 
     /// Records the data of a task after which the pipeline continues.
@@ -504,11 +483,7 @@ impl<'c> PipelineExecutor<'c> {
                 Json::from(results)
             }
         };
-        CommandFailure {
-            kind: error.kind,
-            error: error.to_error_object(label, attempt),
-            data,
-        }
+        CommandFailure { kind: error.kind, error: error.to_error_object(label, attempt), data }
     }
 }
 

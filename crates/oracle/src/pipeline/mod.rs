@@ -71,9 +71,7 @@ impl PipelineProgress {
     /// Creates the progress of a pipeline that has not begun.
     pub(crate) fn new(step: &Step, item: Option<&LoopItem>) -> Self {
         Self {
-            iter: item
-                .map(|item| task_names::iteration_variables(step, item))
-                .unwrap_or_default(),
+            iter: item.map(|item| task_names::iteration_variables(step, item)).unwrap_or_default(),
             ..Self::default()
         }
     }
@@ -113,11 +111,7 @@ pub(crate) struct CommandFailure {
 impl CommandFailure {
     /// Creates a failure that no task caused.
     pub(crate) fn from_task_error(error: &TaskError) -> Self {
-        Self {
-            kind: error.kind,
-            error: error.to_error_object("", 0),
-            data: Json::Null,
-        }
+        Self { kind: error.kind, error: error.to_error_object("", 0), data: Json::Null }
     }
 
     /// Creates a failure for a template that the server could not render.
@@ -167,11 +161,7 @@ pub(crate) fn execute_frame(
     let mut writes = Vec::new();
     let (mut failures, mut retry_count, mut command_failure) = (Vec::new(), 0, None);
     for (index, value) in items.into_iter().enumerate() {
-        row.item = Some(LoopItem {
-            index,
-            total,
-            value,
-        });
+        row.item = Some(LoopItem { index, total, value });
         row.progress = PipelineProgress::new(command.step, row.item.as_ref());
         let mut pipeline = PipelineExecutor::new(&row, outcomes);
         let outcome = pipeline.run();
@@ -250,12 +240,7 @@ fn render_fields(
 ) -> Result<JsonMap, RenderError> {
     fields
         .iter()
-        .map(|field| {
-            Ok((
-                Arc::clone(&field.name.value),
-                field.value.render(environment)?.value,
-            ))
-        })
+        .map(|field| Ok((Arc::clone(&field.name.value), field.value.render(environment)?.value)))
         .collect()
 }
 
@@ -263,10 +248,9 @@ fn render_fields(
 fn pipeline_data(results: &JsonMap, last: Json) -> Json {
     let mut data = results.clone();
     match last {
-        Json::Map(last) => data.extend(
-            last.iter()
-                .map(|(key, value)| (Arc::clone(key), value.clone())),
-        ),
+        Json::Map(last) => {
+            data.extend(last.iter().map(|(key, value)| (Arc::clone(key), value.clone())))
+        }
         other => {
             data.insert("data".into(), other);
         }

@@ -9,9 +9,7 @@ use noetl_types::{Json, JsonMap};
 pub(crate) fn enabled_accumulation<'o>(
     outputs: impl IntoIterator<Item = &'o OutputSpec>,
 ) -> Option<&'o AccumulateSpec> {
-    let specs = outputs
-        .into_iter()
-        .filter_map(|output| output.accumulate.as_ref());
+    let specs = outputs.into_iter().filter_map(|output| output.accumulate.as_ref());
     specs.into_iter().find(|spec| spec.enabled)
 }
 

@@ -16,17 +16,13 @@ pub(super) fn max_attempts(
     retry: &RetryPolicy,
     environment: &dyn TemplateEnvironment,
 ) -> Result<u64, RenderError> {
-    Ok(
-        match retry.attempts.as_ref().map(|attempts| &attempts.value) {
-            None => DEFAULT_ATTEMPTS,
-            Some(ValueOrTemplate::Fixed(attempts)) => u64::from(*attempts),
-            Some(ValueOrTemplate::Template(template)) => template
-                .render(environment)?
-                .value
-                .as_u64()
-                .unwrap_or(DEFAULT_ATTEMPTS),
-        },
-    )
+    Ok(match retry.attempts.as_ref().map(|attempts| &attempts.value) {
+        None => DEFAULT_ATTEMPTS,
+        Some(ValueOrTemplate::Fixed(attempts)) => u64::from(*attempts),
+        Some(ValueOrTemplate::Template(template)) => {
+            template.render(environment)?.value.as_u64().unwrap_or(DEFAULT_ATTEMPTS)
+        }
+    })
 }
 
 /// Returns the milliseconds before the next attempt. `retries` includes that attempt.

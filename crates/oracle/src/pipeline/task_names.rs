@@ -18,21 +18,9 @@ impl PipelineExecutor<'_> {
         let mut names = self.view.template_names(&self.command.step.name.value);
         names.add_names(NamePrecedence::Label, &progress.results);
         names.add_names(NamePrecedence::Variable, &progress.variables);
-        names.add_name(
-            NamePrecedence::Builtin,
-            "iter",
-            Json::from(progress.iter.clone()),
-        );
-        names.add_name(
-            NamePrecedence::Builtin,
-            "results",
-            Json::from(progress.results.clone()),
-        );
-        names.add_name(
-            NamePrecedence::Builtin,
-            "_task",
-            Json::from(&*task.label.value),
-        );
+        names.add_name(NamePrecedence::Builtin, "iter", Json::from(progress.iter.clone()));
+        names.add_name(NamePrecedence::Builtin, "results", Json::from(progress.results.clone()));
+        names.add_name(NamePrecedence::Builtin, "_task", Json::from(&*task.label.value));
         names.add_name(NamePrecedence::Builtin, "_attempt", Json::from(attempt));
         if let Some(previous) = &progress.previous {
             names.add_name(NamePrecedence::Builtin, "_prev", previous.clone());
@@ -54,27 +42,20 @@ impl PipelineExecutor<'_> {
         let data = attempt.result_data();
         let (status, error) = match &attempt.answer {
             ToolAnswer::Ok(_) => ("ok", Json::Null),
-            ToolAnswer::Error(error) => (
-                "error",
-                error.to_error_object(&attempt.task.label.value, attempt.number),
-            ),
+            ToolAnswer::Error(error) => {
+                ("error", error.to_error_object(&attempt.task.label.value, attempt.number))
+            }
         };
         let meta = Json::object([
             ("task", Json::from(&*attempt.task.label.value)),
             ("attempt", Json::from(attempt.number)),
         ]);
-        let mut envelope = vec![
-            ("status", Json::from(status)),
-            ("error", error.clone()),
-            ("meta", meta),
-        ];
+        let mut envelope =
+            vec![("status", Json::from(status)), ("error", error.clone()), ("meta", meta)];
         if attempt.task.kind.value == ToolKind::Http {
             let http_status = data.get("status_code").or_else(|| error.get("status"));
             let headers = data.get("headers").cloned().unwrap_or_default();
-            let http = [
-                ("status", http_status.cloned().unwrap_or_default()),
-                ("headers", headers),
-            ];
+            let http = [("status", http_status.cloned().unwrap_or_default()), ("headers", headers)];
             envelope.push(("http", Json::object(http)));
         }
         names.add_output(place, Json::object(envelope), &data);
@@ -106,11 +87,7 @@ pub(super) fn iteration_variables(step: &Step, item: &LoopItem) -> JsonMap {
 /// Adds the values of an iteration under their bare names.
 fn add_loop_item(names: &mut TemplateNames, iterator: &Arc<str>, item: &LoopItem) {
     let index = Json::from(item.index);
-    names.add_name(
-        NamePrecedence::Iterator,
-        Arc::clone(iterator),
-        item.value.clone(),
-    );
+    names.add_name(NamePrecedence::Iterator, Arc::clone(iterator), item.value.clone());
     names.add_name(NamePrecedence::Iterator, "loop_index", index.clone());
     names.add_name(NamePrecedence::Builtin, "_index", index.clone());
     names.add_name(NamePrecedence::Builtin, "_total", Json::from(item.total));

@@ -71,20 +71,11 @@ impl ExternalInputs {
     /// Reads the external inputs from a recorded input.
     pub fn from_workload(workload: &Json) -> Self {
         let part = |name: &str| workload.get("world").and_then(|world| world.get(name));
-        let map = |name: &str| {
-            part(name)
-                .and_then(Json::as_map)
-                .cloned()
-                .unwrap_or_default()
-        };
+        let map = |name: &str| part(name).and_then(Json::as_map).cloned().unwrap_or_default();
         let signals = part("signals").and_then(Json::as_list).unwrap_or_default();
         let mut signals: Vec<ScriptedSignal> = signals.iter().filter_map(parse_signal).collect();
         signals.sort_by_key(|signal| signal.at);
-        Self {
-            signals,
-            frame_rows: map("rows"),
-            slots: map("slots"),
-        }
+        Self { signals, frame_rows: map("rows"), slots: map("slots") }
     }
 
     /// Returns the rows that a frame of a step claims, at most `max_rows`. Frames count from 0.
@@ -205,17 +196,11 @@ mod tests {
         let names: Vec<&str> = inputs.signals.iter().map(|signal| &*signal.name).collect();
         assert_eq!(names, ["a", "b"]);
         assert_eq!(inputs.signals[1].key.as_deref(), Some("k"));
-        assert_eq!(
-            inputs.frame_rows("s", 0, 9),
-            [json(r#"{"n":1}"#), json(r#"{"n":2}"#)]
-        );
+        assert_eq!(inputs.frame_rows("s", 0, 9), [json(r#"{"n":1}"#), json(r#"{"n":2}"#)]);
         assert_eq!(inputs.frame_rows("s", 0, 1), [json(r#"{"n":1}"#)]);
         assert!(inputs.frame_rows("s", 2, 9).is_empty() && inputs.frame_rows("t", 0, 9).is_empty());
         assert_eq!(inputs.slot_release_times("k"), [10, 20]);
-        assert_eq!(
-            ExternalInputs::from_workload(&Json::Null),
-            ExternalInputs::default()
-        );
+        assert_eq!(ExternalInputs::from_workload(&Json::Null), ExternalInputs::default());
     }
 
     #[test]
@@ -230,21 +215,12 @@ mod tests {
             parse_child_end(&Json::object([("does", Json::from(text))]), attempt)
         };
         let completed = end("completes 20 {\"n\": 1}", 1).unwrap();
-        assert_eq!(
-            (completed.after, completed.status),
-            (20, ChildStatus::Completed)
-        );
+        assert_eq!((completed.after, completed.status), (20, ChildStatus::Completed));
         assert_eq!(completed.step_data(None), json(r#"{"n":1}"#));
-        assert_eq!(
-            completed.step_data(Some("a")),
-            json(r#"{"n":1,"step":"a"}"#)
-        );
+        assert_eq!(completed.step_data(Some("a")), json(r#"{"n":1,"step":"a"}"#));
         assert_eq!(end("flaky 2 10 7", 1).unwrap().status, ChildStatus::Failed);
         assert_eq!(end("flaky 2 10 7", 2).unwrap().result, Json::from(7));
-        assert_eq!(
-            end("cancelled 5", 1).unwrap().status,
-            ChildStatus::Cancelled
-        );
+        assert_eq!(end("cancelled 5", 1).unwrap().status, ChildStatus::Cancelled);
         assert_eq!((end("hangs", 1), end("fails soon", 1)), (None, None));
     }
 }

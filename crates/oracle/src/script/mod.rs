@@ -32,9 +32,7 @@ impl ToolOutcomes for ScriptedOutcomes {
             return ToolAnswer::Ok(started_child_data(call.config));
         }
         let command = call.config.get("command").cloned().unwrap_or_default();
-        let answer = command
-            .as_str()
-            .and_then(|text| parse_answer(text.trim(), call.attempt));
+        let answer = command.as_str().and_then(|text| parse_answer(text.trim(), call.attempt));
         answer.unwrap_or(ToolAnswer::Ok(command))
     }
 }
@@ -77,11 +75,7 @@ fn split_first_word(text: &str) -> (&str, &str) {
 }
 
 fn parse_data(text: &str) -> Option<Json> {
-    if text.is_empty() {
-        Some(Json::Null)
-    } else {
-        parse(text.as_bytes()).ok()
-    }
+    if text.is_empty() { Some(Json::Null) } else { parse(text.as_bytes()).ok() }
 }
 
 fn parse_task_error(kind: &str, rest: &str) -> Option<TaskError> {
@@ -99,17 +93,12 @@ mod tests {
         let error = |kind, data: &[u8]| {
             let message = format!("scripted {kind}");
             let kind = ErrorKind::parse(kind).unwrap();
-            Some(ToolAnswer::Error(
-                TaskError::new(kind, message).with_data(parse(data).unwrap()),
-            ))
+            Some(ToolAnswer::Error(TaskError::new(kind, message).with_data(parse(data).unwrap())))
         };
         assert_eq!(parse_answer(r#"ok {"n": 1}"#, 1), ok(br#"{"n":1}"#));
         assert_eq!(parse_answer("ok", 1), ok(b"null"));
         assert_eq!(parse_answer("error timeout", 1), error("timeout", b"null"));
-        assert_eq!(
-            parse_answer(r#"error parse {"n":2}"#, 4),
-            error("parse", br#"{"n":2}"#)
-        );
+        assert_eq!(parse_answer(r#"error parse {"n":2}"#, 4), error("parse", br#"{"n":2}"#));
         assert_eq!(parse_answer("flaky 3 lost 7", 2), error("lost", b"null"));
         assert_eq!(parse_answer("flaky 3 lost 7", 3), ok(b"7"));
         for other in ["", "echo hi", "error nonsense", "ok {", "flaky x lost 1"] {

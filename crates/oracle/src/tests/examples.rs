@@ -7,11 +7,7 @@ use crate::{ErrorKind, StepStatus, TaskCall, TaskError, ToolAnswer};
 
 #[track_caller]
 fn assert_history(result: &crate::RunResult, expected: &str) {
-    let lines = |text: &str| {
-        text.lines()
-            .map(|line| line.trim().to_owned())
-            .collect::<Vec<_>>()
-    };
+    let lines = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
     assert_eq!(lines(&format_history(result)), lines(expected.trim()));
 }
 
@@ -237,9 +233,6 @@ workflow:
     assert_eq!(result.error_kind, None);
     assert_eq!(result.failed_steps.len(), 0);
     assert_eq!(result.steps["charge"].status, StepStatus::Failed);
-    assert_eq!(
-        result.steps["charge"].error_kind,
-        Some(ErrorKind::Transform)
-    );
+    assert_eq!(result.steps["charge"].error_kind, Some(ErrorKind::Transform));
     assert_eq!(result.steps["ship"].status, StepStatus::Skipped);
 }

@@ -25,36 +25,18 @@ fn failure_evaluates_only_arcs_that_mention_it() {
             "[{ step: b, when: \"output.status == 'error' and output.error.kind == 'timeout'\" }]",
             true,
         ),
-        (
-            "[{ step: b, when: \"{{ n == 1 and event.name != 'nothing' }}\" }]",
-            true,
-        ),
+        ("[{ step: b, when: \"{{ n == 1 and event.name != 'nothing' }}\" }]", true),
         ("[{ step: b, when: \"event.name == 'call.done'\" }]", false),
-        (
-            "[{ step: c }, { step: b, when: \"event.step == 'a' and error\" }]",
-            true,
-        ),
+        ("[{ step: c }, { step: b, when: \"event.step == 'a' and error\" }]", true),
     ] {
         let result = run(arcs);
-        let status = if caught {
-            ExecutionStatus::Completed
-        } else {
-            ExecutionStatus::Failed
-        };
+        let status = if caught { ExecutionStatus::Completed } else { ExecutionStatus::Failed };
         assert_eq!(result.status, status, "{arcs}");
-        assert_eq!(
-            result.steps["a"].error_kind,
-            Some(ErrorKind::Timeout),
-            "{arcs}"
-        );
+        assert_eq!(result.steps["a"].error_kind, Some(ErrorKind::Timeout), "{arcs}");
         if caught {
             assert_eq!(entered_steps(&result), ["a", "b"], "{arcs}");
             assert_data(&result, "b", "7");
-            let untaken = if arcs.contains("step: c") {
-                vec!["c:not_routed"]
-            } else {
-                vec![]
-            };
+            let untaken = if arcs.contains("step: c") { vec!["c:not_routed"] } else { vec![] };
             assert_eq!(skipped_steps(&result), untaken, "{arcs}");
         } else {
             assert_eq!(
@@ -82,10 +64,7 @@ workflow:
 "#,
     );
     assert_eq!(entered_steps(&result), ["a", "b"]);
-    assert_eq!(
-        result.ctx,
-        parse_json(r#"{"one":1,"data":{"one":1,"failed_task":"two"}}"#)
-    );
+    assert_eq!(result.ctx, parse_json(r#"{"one":1,"data":{"one":1,"failed_task":"two"}}"#));
     assert_data(&result, "a", "null");
 }
 
@@ -132,11 +111,7 @@ workflow:
   - { step: b, tool: { kind: noop, result: { a: "{{ a }}", status: "{{ steps.a.status }}", kind: "{{ steps.a.error.kind }}", run: "{{ steps.a.run }}" } } }
 "#,
     );
-    assert_data(
-        &result,
-        "b",
-        r#"{"a":1,"status":"FAILED","kind":"lost","run":2}"#,
-    );
+    assert_data(&result, "b", r#"{"a":1,"status":"FAILED","kind":"lost","run":2}"#);
     assert_eq!(result.status, ExecutionStatus::Completed);
 }
 

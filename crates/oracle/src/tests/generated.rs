@@ -16,11 +16,7 @@ use crate::{
 const SEEDS: u64 = 300;
 
 fn gen_configs() -> [GenConfig; 3] {
-    [
-        GenConfig::default(),
-        GenConfig::all_constructs(),
-        GenConfig::order_independent(),
-    ]
+    [GenConfig::default(), GenConfig::all_constructs(), GenConfig::order_independent()]
 }
 
 fn run_parsed(playbook: &Playbook, order: CommandOrder) -> RunResult {
@@ -68,10 +64,7 @@ fn every_run_satisfies_invariants() {
             for order in [CommandOrder::IssueOrder, CommandOrder::Seeded(seed)] {
                 let result = run_parsed(&playbook, order);
                 if let Err(violation) = check_run_invariants(&playbook, &result) {
-                    panic!(
-                        "seed {seed}, {order:?}: {violation}\n{}\n{result:#?}",
-                        draft.to_yaml()
-                    );
+                    panic!("seed {seed}, {order:?}: {violation}\n{}\n{result:#?}", draft.to_yaml());
                 }
             }
         }
@@ -81,33 +74,21 @@ fn every_run_satisfies_invariants() {
 /// Checks the invariants of every run.
 fn check_run_invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
     let failed = result.status == ExecutionStatus::Failed;
-    let count = |event: EventType| {
-        result
-            .history
-            .iter()
-            .filter(|entry| entry.event == event)
-            .count()
-    };
+    let count =
+        |event: EventType| result.history.iter().filter(|entry| entry.event == event).count();
     let issued = count(EventType::CommandIssued);
     let closed = count(EventType::CommandCompleted)
         + count(EventType::CommandFailed)
         + count(EventType::CommandCancelled);
     let timed_out = execution_timed_out(playbook, result);
-    let ends: Vec<bool> = result
-        .history
-        .iter()
-        .map(|entry| entry.event.is_terminal())
-        .collect();
+    let ends: Vec<bool> = result.history.iter().map(|entry| entry.event.is_terminal()).collect();
     let has_one_end = ends.last() == Some(&true) && ends.iter().filter(|ends| **ends).count() == 1;
     check_all(&[
         (
             timed_out || failed != result.failed_steps.is_empty(),
             "a run fails by a step or its timeout",
         ),
-        (
-            failed == result.error_kind.is_some(),
-            "a failed run has an error",
-        ),
+        (failed == result.error_kind.is_some(), "a failed run has an error"),
         (
             timed_out || count(EventType::StepEnter) == count(EventType::StepExit),
             "every entered step exits",
@@ -152,25 +133,15 @@ fn check_step_invariants(
         .iter()
         .filter(|entry| entry.event == EventType::StepEnter && entry.node == *name)
         .count();
-    let skips: Vec<SkipReason> = result
-        .skipped
-        .iter()
-        .filter(|skip| skip.step == *name)
-        .map(|skip| skip.reason)
-        .collect();
-    let dead_skips = skips
-        .iter()
-        .filter(|reason| **reason == SkipReason::NotRouted)
-        .count();
+    let skips: Vec<SkipReason> =
+        result.skipped.iter().filter(|skip| skip.step == *name).map(|skip| skip.reason).collect();
+    let dead_skips = skips.iter().filter(|reason| **reason == SkipReason::NotRouted).count();
     let reachable = graph.reachable_from(graph.entry())[step.index()];
     let passed = runs > 0 || !skips.is_empty();
     let succeeded = result.status == ExecutionStatus::Completed;
     check_all(&[
         (runs == entries, "every pass is an entry"),
-        (
-            graph.is_on_cycle(step) || runs <= 1,
-            "a step outside of cycles runs at most once",
-        ),
+        (graph.is_on_cycle(step) || runs <= 1, "a step outside of cycles runs at most once"),
         (
             state.status != StepStatus::Running || result.error_kind == Some(ErrorKind::Timeout),
             "no step is left running",
@@ -183,10 +154,7 @@ fn check_step_invariants(
             passed || !reachable || !succeeded,
             "every reachable step of a successful run has run or was skipped",
         ),
-        (
-            reachable || !passed || Some(step) == graph.final_step(),
-            "no step runs without an arc",
-        ),
+        (reachable || !passed || Some(step) == graph.final_step(), "no step runs without an arc"),
     ])
 }
 
@@ -194,18 +162,11 @@ fn check_step_invariants(
 fn check_loop_widths(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in &result.history {
-        let width = match &playbook
-            .find_step(&entry.node)
-            .and_then(|step| step.looping.as_ref())
-        {
+        let width = match &playbook.find_step(&entry.node).and_then(|step| step.looping.as_ref()) {
             None => 1,
             Some(looping) => match (
                 looping.spec.mode,
-                looping
-                    .spec
-                    .max_in_flight
-                    .as_ref()
-                    .map(|width| &width.value),
+                looping.spec.max_in_flight.as_ref().map(|width| &width.value),
             ) {
                 (LoopMode::Parallel | LoopMode::Cursor, Some(ValueOrTemplate::Fixed(width))) => {
                     usize::try_from(*width).unwrap()
@@ -216,11 +177,8 @@ fn check_loop_widths(playbook: &Playbook, result: &RunResult) -> Result<(), Stri
         };
         let open = open.entry(&entry.node).or_default();
         *open += usize::from(entry.event == EventType::CommandIssued);
-        let closing = [
-            EventType::CommandCompleted,
-            EventType::CommandFailed,
-            EventType::CommandCancelled,
-        ];
+        let closing =
+            [EventType::CommandCompleted, EventType::CommandFailed, EventType::CommandCancelled];
         *open -= usize::from(closing.contains(&entry.event));
         if *open > width {
             return Err(format!("{} has {open} open commands", entry.node));
@@ -234,21 +192,14 @@ fn race_free_result_is_order_independent() {
     for seed in 0..SEEDS {
         let draft = generate_playbook(seed, &GenConfig::order_independent());
         let mut runs = (0..4).map(|number| {
-            let order = if number == 0 {
-                CommandOrder::IssueOrder
-            } else {
-                CommandOrder::Seeded(number)
-            };
+            let order =
+                if number == 0 { CommandOrder::IssueOrder } else { CommandOrder::Seeded(number) };
             let result = run_draft(&draft, order);
             let skipped: BTreeSet<_> = result.skipped.into_iter().collect();
             (result.status, result.steps, skipped, result.ctx)
         });
         let first = runs.next().unwrap();
-        assert!(
-            runs.all(|other| other == first),
-            "seed {seed}\n{}",
-            draft.to_yaml()
-        );
+        assert!(runs.all(|other| other == first), "seed {seed}\n{}", draft.to_yaml());
     }
 }
 
@@ -359,12 +310,7 @@ fn every_construct_occurs() {
                 seen.insert("cached".to_owned());
             }
         }
-        seen.extend(
-            result
-                .skipped
-                .iter()
-                .map(|skip| format!("skip {}", skip.reason.as_str())),
-        );
+        seen.extend(result.skipped.iter().map(|skip| format!("skip {}", skip.reason.as_str())));
         for step in result.steps.values() {
             seen.insert(format!("step {}", step.status.as_str()));
             if step.runs > 1 {
@@ -402,10 +348,7 @@ fn disabled_constructs_are_not_generated() {
             );
             let suspends = |kind: ToolKind| kind.is_server_side();
             let tasks = step.tool.tasks();
-            assert!(
-                !tasks.iter().any(|task| suspends(task.kind.value)),
-                "seed {seed}"
-            );
+            assert!(!tasks.iter().any(|task| suspends(task.kind.value)), "seed {seed}");
             assert!(
                 step.concurrency.is_none()
                     && step.spec.cache.is_none()
@@ -422,10 +365,7 @@ fn shrinks_failing_playbook() {
     // Stands for a disagreement: a guard skips a step after another one has failed and was caught.
     let disagrees = |playbook: &Playbook| {
         let result = run_parsed(playbook, CommandOrder::IssueOrder);
-        let guarded = result
-            .skipped
-            .iter()
-            .any(|skip| skip.reason == SkipReason::Guard);
+        let guarded = result.skipped.iter().any(|skip| skip.reason == SkipReason::Guard);
         let caught = result.steps.values().any(|step| step.error_kind.is_some());
         guarded && caught && result.status == ExecutionStatus::Completed
     };

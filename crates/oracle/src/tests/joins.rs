@@ -34,10 +34,7 @@ workflow:
   - { step: d, tool: { kind: noop }, next: { arcs: [{ step: merge }] } }
 ",
     );
-    assert_eq!(
-        entered_steps(&result),
-        ["start", "a", "b", "c", "d", "merge"]
-    );
+    assert_eq!(entered_steps(&result), ["start", "a", "b", "c", "d", "merge"]);
     assert_eq!(result.steps["merge"].runs, 1);
 }
 
@@ -108,15 +105,9 @@ workflow:
 "#
         )
     };
-    assert_eq!(
-        entered_steps(&run_text(&text("a", "b"))),
-        ["start", "a", "b", "a", "b"]
-    );
+    assert_eq!(entered_steps(&run_text(&text("a", "b"))), ["start", "a", "b", "a", "b"]);
     // If `b` enters first, it reaches `a`, which consumes both of its arrivals.
-    assert_eq!(
-        entered_steps(&run_text(&text("b", "a"))),
-        ["start", "b", "a", "b"]
-    );
+    assert_eq!(entered_steps(&run_text(&text("b", "a"))), ["start", "b", "a", "b"]);
 }
 
 /// `x` has waited longest, but is on no cycle with the steps that block it. So it runs last and

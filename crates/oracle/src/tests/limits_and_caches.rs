@@ -20,15 +20,10 @@ workflow:
 "#
         )
     };
-    let result = run_text(&text(
-        "next: { arcs: [{ step: caught, when: \"error.kind == 'timeout'\" }] }",
-    ));
+    let result =
+        run_text(&text("next: { arcs: [{ step: caught, when: \"error.kind == 'timeout'\" }] }"));
     let events = "timer.fired each\ncommand.cancelled each[2]\nstep.exit each\nstep.enter caught\n";
-    assert!(
-        format_history(&result).contains(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).contains(events), "{}", format_history(&result));
     assert_eq!(result.status, ExecutionStatus::Completed);
     let result = run_text(&text(""));
     assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
@@ -50,11 +45,7 @@ workflow:
     );
     let events =
         "timer.started rest\ntimer.fired test\ncommand.cancelled rest\nplaybook.failed test\n";
-    assert!(
-        format_history(&result).ends_with(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).ends_with(events), "{}", format_history(&result));
     assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
     assert_eq!(result.steps["rest"].status, StepStatus::Running);
 }
@@ -126,11 +117,7 @@ workflow:
     };
     let result = run_text(&text(""));
     let events = "step.enter work\ncall.done work\nctx.updated work\nstep.exit work\n";
-    assert!(
-        format_history(&result).contains(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).contains(events), "{}", format_history(&result));
     assert_eq!(result.ctx, parse_json(r#"{"times":3}"#));
     assert_eq!(issued_count(&result, "work"), 1);
     // It expires 15 ms after it was cached.
@@ -159,14 +146,8 @@ workflow:
         CommandOrder::IssueOrder,
     )
     .unwrap();
-    assert_eq!(
-        (issued_count(&first, "each"), issued_count(&second, "each")),
-        (2, 0)
-    );
-    assert_eq!(
-        (issued_count(&first, "then"), issued_count(&second, "then")),
-        (1, 1)
-    );
+    assert_eq!((issued_count(&first, "each"), issued_count(&second, "each")), (2, 0));
+    assert_eq!((issued_count(&first, "then"), issued_count(&second, "then")), (1, 1));
     assert_eq!(first.steps, second.steps);
 }
 
@@ -195,18 +176,12 @@ fn claims_frames_until_one_is_empty() {
     );
     assert_eq!(result.ctx, parse_json(r#"{"sum":6,"event":"loop.done"}"#));
     let events = "step.enter claims\ncommand.issued claims\nW claims\nctx.updated claims\ncommand.issued claims\nW claims\nctx.updated claims\ncommand.issued claims\nW claims\nloop.done claims\n";
-    assert!(
-        format_history(&result).contains(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).contains(events), "{}", format_history(&result));
     // One row per frame by default, and the other chain continues.
     let two = run_cursor("", "max_in_flight: 2", sum);
     assert_eq!(
         two.steps["claims"].data.get("stats"),
-        Some(&parse_json(
-            r#"{"total":3,"success":3,"failed":0,"frames":3}"#
-        ))
+        Some(&parse_json(r#"{"total":3,"success":3,"failed":0,"frames":3}"#))
     );
     let whole = run_cursor(
         "",
@@ -229,8 +204,5 @@ fn failed_row_fails_loop_or_is_counted() {
     );
     assert_eq!(best.status, ExecutionStatus::Completed);
     let stats = r#"{"total":3,"success":2,"failed":1,"frames":2}"#;
-    assert_eq!(
-        best.steps["claims"].data.get("stats"),
-        Some(&parse_json(stats))
-    );
+    assert_eq!(best.steps["claims"].data.get("stats"), Some(&parse_json(stats)));
 }

@@ -16,10 +16,7 @@ fn iterates_many_kinds_of_values() {
     for (source, items) in [
         ("[1, [2]]", "[1,[2]]"),
         ("\"{{ cities }}\"", r#"["a","b"]"#),
-        (
-            "\"{{ zones }}\"",
-            r#"[{"key":"x","value":1},{"key":"y","value":2}]"#,
-        ),
+        ("\"{{ zones }}\"", r#"[{"key":"x","value":1},{"key":"y","value":2}]"#),
         ("\"{{ 3 }}\"", "[0,1,2]"),
         ("2", "[0,1]"),
         ("0", "[]"),
@@ -29,16 +26,8 @@ fn iterates_many_kinds_of_values() {
         ("\"[1, 2]\"", "[1,2]"),
     ] {
         let result = run_loop_over(source);
-        assert_eq!(
-            result.steps["each"].data.get("results"),
-            Some(&parse_json(items)),
-            "{source}"
-        );
-        assert_eq!(
-            result.steps["each"].data.get("data"),
-            Some(&parse_json(items)),
-            "{source}"
-        );
+        assert_eq!(result.steps["each"].data.get("results"), Some(&parse_json(items)), "{source}");
+        assert_eq!(result.steps["each"].data.get("data"), Some(&parse_json(items)), "{source}");
     }
 }
 
@@ -46,11 +35,7 @@ fn iterates_many_kinds_of_values() {
 fn value_without_items_is_catchable_failure() {
     for source in ["\"{{ nothing }}\"", "\"{{ true }}\"", "\"{{ none }}\""] {
         let result = run_loop_over(source);
-        assert_eq!(
-            result.steps["each"].error_kind,
-            Some(ErrorKind::Schema),
-            "{source}"
-        );
+        assert_eq!(result.steps["each"].error_kind, Some(ErrorKind::Schema), "{source}");
         assert_eq!(entered_steps(&result), ["each", "caught"], "{source}");
         assert_eq!(result.status, ExecutionStatus::Completed, "{source}");
     }
@@ -76,11 +61,7 @@ workflow:
 "#,
     );
     let expected = "playbook.started test\nstep.enter each\nloop.done each\nctx.updated each\nstep.exit each\nstep.enter after\n";
-    assert!(
-        format_history(&result).starts_with(expected),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).starts_with(expected), "{}", format_history(&result));
     assert_eq!(result.ctx, parse_json(r#"{"seen":"loop.done"}"#));
 }
 
@@ -97,18 +78,12 @@ workflow:
         )
     };
     let sequential = run_text(&text(""));
-    assert_eq!(
-        sequential.steps["sum"].data.get("results"),
-        Some(&parse_json("[1,3,6]"))
-    );
+    assert_eq!(sequential.steps["sum"].data.get("results"), Some(&parse_json("[1,3,6]")));
     assert_eq!(sequential.ctx, parse_json(r#"{"sum":6}"#));
     // In parallel each iteration sees the state as of the issue of its command: the third is issued
     // when the first is done, and the last to finish wins.
     let parallel = run_text(&text("mode: parallel, max_in_flight: 2"));
-    assert_eq!(
-        parallel.steps["sum"].data.get("results"),
-        Some(&parse_json("[1,2,4]"))
-    );
+    assert_eq!(parallel.steps["sum"].data.get("results"), Some(&parse_json("[1,2,4]")));
     assert_eq!(parallel.ctx, parse_json(r#"{"sum":4}"#));
 }
 
@@ -145,10 +120,7 @@ workflow:
         r#"[{"a":"nothing","b":{"seen":1,"mine":1},"seen":1,"mine":1},{"a":"nothing","b":{"seen":2,"mine":2},"seen":2,"mine":2}]"#,
     );
     assert_eq!(result.steps["each"].data.get("results"), Some(&results));
-    assert_eq!(
-        result.ctx,
-        parse_json(r#"{"after":null,"mine":null,"shared":2}"#)
-    );
+    assert_eq!(result.ctx, parse_json(r#"{"after":null,"mine":null,"shared":2}"#));
 }
 
 const FAILING_LOOP: &str = r#"
@@ -170,20 +142,12 @@ workflow:
 fn first_failed_iteration_stops_issuing() {
     let result = run_text(&FAILING_LOOP.replace("MODE", "fail_fast"));
     assert_eq!(entered_steps(&result), ["each", "failed"]);
-    let issued = result
-        .history
-        .iter()
-        .filter(|event| event.event == EventType::CommandIssued);
+    let issued = result.history.iter().filter(|event| event.event == EventType::CommandIssued);
     let issued: Vec<_> = issued.filter_map(|event| event.index).collect();
     // 2 is issued when 0 is done, and still finishes after 1 has failed.
     assert_eq!(issued, [0, 1, 2]);
     assert_eq!(result.ctx, parse_json(r#"{"done":2}"#));
-    assert!(
-        result
-            .history
-            .iter()
-            .all(|event| event.event != EventType::LoopDone)
-    );
+    assert!(result.history.iter().all(|event| event.event != EventType::LoopDone));
 }
 
 #[test]

@@ -28,12 +28,7 @@ fn parse_playbook(text: &str) -> Playbook {
     let text =
         format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: test }}\n{text}");
     let checked = check(&text, &CheckOptions::default());
-    assert_eq!(
-        checked.count_severity(Severity::Error),
-        0,
-        "{:#?}",
-        checked.diagnostics
-    );
+    assert_eq!(checked.count_severity(Severity::Error), 0, "{:#?}", checked.diagnostics);
     match checked.document {
         Some(Document::Playbook(playbook)) => *playbook,
         other => panic!("not a playbook: {other:?}"),
@@ -59,10 +54,7 @@ fn format_history(result: &RunResult) -> String {
     let mut lines = String::new();
     let mut rest = result.history.as_slice();
     while let Some((first, more)) = rest.split_first() {
-        let index = first
-            .index
-            .map(|index| format!("[{index}]"))
-            .unwrap_or_default();
+        let index = first.index.map(|index| format!("[{index}]")).unwrap_or_default();
         let kinds: Vec<EventType> = rest.iter().take(4).map(|event| event.event).collect();
         let command_events = [
             EventType::CommandClaimed,
@@ -71,11 +63,7 @@ fn format_history(result: &RunResult) -> String {
             EventType::CommandCompleted,
         ];
         let is_command = kinds == command_events;
-        let label = if is_command {
-            "W"
-        } else {
-            first.event.as_str()
-        };
+        let label = if is_command { "W" } else { first.event.as_str() };
         writeln!(lines, "{label} {}{index}", first.node).unwrap();
         rest = if is_command { &rest[4..] } else { more };
     }
@@ -84,19 +72,12 @@ fn format_history(result: &RunResult) -> String {
 
 /// Returns the skipped steps with the reason, in order.
 fn skipped_steps(result: &RunResult) -> Vec<String> {
-    result
-        .skipped
-        .iter()
-        .map(|skip| format!("{}:{}", skip.step, skip.reason.as_str()))
-        .collect()
+    result.skipped.iter().map(|skip| format!("{}:{}", skip.step, skip.reason.as_str())).collect()
 }
 
 /// Returns the steps that were entered, in order.
 fn entered_steps(result: &RunResult) -> Vec<&str> {
-    let entered = result
-        .history
-        .iter()
-        .filter(|event| event.event == EventType::StepEnter);
+    let entered = result.history.iter().filter(|event| event.event == EventType::StepEnter);
     entered.map(|event| &*event.node).collect()
 }
 

@@ -14,11 +14,7 @@ fn run_single_task(command: &str, policy: &str) -> RunResult {
 
 /// Counts the attempts that were followed by another one.
 fn retry_count(result: &RunResult) -> usize {
-    let errors = result
-        .history
-        .iter()
-        .filter(|event| event.event == EventType::CallError)
-        .count();
+    let errors = result.history.iter().filter(|event| event.event == EventType::CallError).count();
     errors - usize::from(result.error_kind.is_some())
 }
 
@@ -68,19 +64,13 @@ fn error_without_policy_fails_task() {
 
 #[test]
 fn rule_may_fail_successful_attempt() {
-    let result = run_single_task(
-        "ok 3",
-        r#"rules: [{ when: "output == 3", then: { do: fail } }]"#,
-    );
+    let result = run_single_task("ok 3", r#"rules: [{ when: "output == 3", then: { do: fail } }]"#);
     assert_eq!(result.error_kind, Some(ErrorKind::Unknown));
     let polled = run_single_task(
         "ok 3",
         r#"rules: [{ when: "output == 3", then: { do: retry, attempts: 4 } }]"#,
     );
-    assert_eq!(
-        (polled.error_kind, retry_count(&polled)),
-        (Some(ErrorKind::Unknown), 3)
-    );
+    assert_eq!((polled.error_kind, retry_count(&polled)), (Some(ErrorKind::Unknown), 3));
 }
 
 #[test]
@@ -130,17 +120,9 @@ workflow:
 #[test]
 fn pipeline_data_merges_last_task_over_labels() {
     for (last, break_at, data) in [
-        (
-            "{ n: 2, one: over }",
-            "nothing",
-            r#"{"one":"over","two":{"n":2,"one":"over"},"n":2}"#,
-        ),
+        ("{ n: 2, one: over }", "nothing", r#"{"one":"over","two":{"n":2,"one":"over"},"n":2}"#),
         ("7", "nothing", r#"{"one":{"n":1},"two":7,"data":7}"#),
-        (
-            "null",
-            "nothing",
-            r#"{"one":{"n":1},"two":null,"data":null}"#,
-        ),
+        ("null", "nothing", r#"{"one":{"n":1},"two":null,"data":null}"#),
         ("7", "one", r#"{"one":{"n":1},"n":1}"#),
     ] {
         let result = run_text(&format!(
@@ -155,11 +137,7 @@ workflow:
 "#
         ));
         assert_data(&result, "a", data);
-        let two = result.steps["a"]
-            .data
-            .get("two")
-            .cloned()
-            .unwrap_or_default();
+        let two = result.steps["a"].data.get("two").cloned().unwrap_or_default();
         assert_eq!(
             result.steps["b"].data,
             noetl_types::Json::list([parse_json("1"), two]),
@@ -180,9 +158,5 @@ workflow:
 "#,
     );
     let last = r#"{"seen":1,"before":1,"mine":"task_1"}"#;
-    assert_data(
-        &result,
-        "a",
-        &format!(r#"{{"one":{{"n":1}},"task_1":{last},{}"#, &last[1..]),
-    );
+    assert_data(&result, "a", &format!(r#"{{"one":{{"n":1}},"task_1":{last},{}"#, &last[1..]));
 }

@@ -19,10 +19,7 @@ workflow:
   - { step: a, tool: { kind: noop } }
 "#,
     );
-    assert_eq!(
-        skipped_steps(&result),
-        ["c:not_routed", "d:not_routed", "b:not_routed"]
-    );
+    assert_eq!(skipped_steps(&result), ["c:not_routed", "d:not_routed", "b:not_routed"]);
 }
 
 #[test]
@@ -41,10 +38,7 @@ workflow:
   - { step: done, tool: { kind: noop, result: "{{ ctx.n }}" } }
 "#,
     );
-    assert_eq!(
-        entered_steps(&result),
-        ["poll", "again", "poll", "again", "poll", "done"]
-    );
+    assert_eq!(entered_steps(&result), ["poll", "again", "poll", "again", "poll", "done"]);
     assert_eq!(skipped_steps(&result), [""; 0]);
     assert_eq!(result.result, parse_json("3"));
 }
@@ -119,11 +113,7 @@ fn first_matching_admission_rule_decides() {
         let result = run_text(&text);
         assert_eq!(
             skipped_steps(&result),
-            if entered_steps(&result).is_empty() {
-                vec!["a:admission"]
-            } else {
-                vec![]
-            }
+            if entered_steps(&result).is_empty() { vec!["a:admission"] } else { vec![] }
         );
         !entered_steps(&result).is_empty()
     };
@@ -146,15 +136,11 @@ fn dead_end_completes_by_default() {
         )
     };
     let quiet = run_text(&text("", ""));
-    assert_eq!(
-        (quiet.status, quiet.result.clone()),
-        (ExecutionStatus::Completed, parse_json("5"))
-    );
+    assert_eq!((quiet.status, quiet.result.clone()), (ExecutionStatus::Completed, parse_json("5")));
     assert_eq!(skipped_steps(&quiet), ["b:not_routed"]);
-    for strict in [
-        text("", "on_no_match: error"),
-        text("executor: { spec: { no_next_is_error: true } }", ""),
-    ] {
+    for strict in
+        [text("", "on_no_match: error"), text("executor: { spec: { no_next_is_error: true } }", "")]
+    {
         let result = run_text(&strict);
         assert_eq!(result.status, ExecutionStatus::Failed);
         assert_eq!(result.error_kind, Some(ErrorKind::Routing));
@@ -181,10 +167,7 @@ workflow:
 ";
     assert_eq!(run_text(steps).result, parse_json("2"));
     assert_eq!(
-        run_text(&format!(
-            "executor: {{ spec: {{ final_step: last }} }}{steps}"
-        ))
-        .result,
+        run_text(&format!("executor: {{ spec: {{ final_step: last }} }}{steps}")).result,
         parse_json("4")
     );
     let without = steps.replace("step: end", "step: fin");
@@ -212,27 +195,18 @@ workflow:
         )
     };
     let good = run_text(&text("ok 1", "ok 2"));
-    assert_eq!(
-        (good.status, good.result.clone()),
-        (ExecutionStatus::Completed, parse_json("2"))
-    );
+    assert_eq!((good.status, good.result.clone()), (ExecutionStatus::Completed, parse_json("2")));
     assert_eq!(entered_steps(&good), ["work", "cleanup"]);
     assert_eq!(skipped_steps(&good), [""; 0]);
     let bad = run_text(&text("error parse", "ok 2"));
-    assert_eq!(
-        (bad.status, bad.error_kind),
-        (ExecutionStatus::Failed, Some(ErrorKind::Parse))
-    );
+    assert_eq!((bad.status, bad.error_kind), (ExecutionStatus::Failed, Some(ErrorKind::Parse)));
     assert_eq!(entered_steps(&bad), ["work", "cleanup"]);
     assert_eq!(bad.steps["cleanup"].status, StepStatus::Completed);
     let both = run_text(&text("error parse", "error timeout"));
     assert_eq!(both.failed_steps, ["work".into(), "cleanup".into()]);
     assert_eq!(both.error_kind, Some(ErrorKind::Parse));
     let own = run_text(&text("ok 1", "error timeout"));
-    assert_eq!(
-        (own.status, own.error_kind),
-        (ExecutionStatus::Failed, Some(ErrorKind::Timeout))
-    );
+    assert_eq!((own.status, own.error_kind), (ExecutionStatus::Failed, Some(ErrorKind::Timeout)));
 }
 
 #[test]
@@ -248,10 +222,7 @@ workflow:
 "#,
     );
     let lines = format_history(&result);
-    assert_eq!(
-        lines,
-        "playbook.started test\nstep.enter a\nstep.exit a\nplaybook.failed test\n"
-    );
+    assert_eq!(lines, "playbook.started test\nstep.enter a\nstep.exit a\nplaybook.failed test\n");
     assert_eq!(result.error_kind, Some(ErrorKind::Template));
 }
 
@@ -264,16 +235,8 @@ fn broken_arc_or_set_fails_uncaught() {
     };
     let broken = "\"{{ 1 // 0 }}\"";
     for (arc, set, ctx) in [
-        (
-            format!("{{ step: b, when: {broken} }}"),
-            "2",
-            r#"{"task":1,"step":2}"#,
-        ),
-        (
-            format!("{{ step: b, set: {{ ctx.arc: {broken} }} }}"),
-            "2",
-            r#"{"task":1,"step":2}"#,
-        ),
+        (format!("{{ step: b, when: {broken} }}"), "2", r#"{"task":1,"step":2}"#),
+        (format!("{{ step: b, set: {{ ctx.arc: {broken} }} }}"), "2", r#"{"task":1,"step":2}"#),
         ("{ step: b }".to_owned(), broken, r#"{"task":1}"#),
     ] {
         let result = result(&arc, set);

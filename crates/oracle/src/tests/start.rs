@@ -40,12 +40,8 @@ fn broken_default_fails_start() {
 fn rejects_container() {
     let playbook =
         parse_playbook("workflow:\n  - { step: a, tool: { kind: container, image: i } }\n");
-    let error = interpret_playbook(
-        &playbook,
-        Json::Null,
-        &ScriptedOutcomes,
-        CommandOrder::IssueOrder,
-    )
-    .unwrap_err();
+    let error =
+        interpret_playbook(&playbook, Json::Null, &ScriptedOutcomes, CommandOrder::IssueOrder)
+            .unwrap_err();
     assert_eq!((&*error.step, error.what), ("a", "a container"));
 }

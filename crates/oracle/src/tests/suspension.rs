@@ -15,11 +15,7 @@ fn sleep_ends_when_timer_fires() {
     let past = run_text(
         "workflow:\n  - { step: rest, tool: { kind: sleep, until: '2025-01-01T00:00:00Z' } }\n",
     );
-    assert_data(
-        &past,
-        "rest",
-        r#"{"slept_ms":0,"fired_at":"2026-01-01T00:00:00Z"}"#,
-    );
+    assert_data(&past, "rest", r#"{"slept_ms":0,"fired_at":"2026-01-01T00:00:00Z"}"#);
     assert_eq!(format_history(&past), events);
 }
 
@@ -53,31 +49,20 @@ fn wait_accepts_first_matching_signal() {
         ("signal: paid, lookback: 4ms", paid),
         ("signal: paid, lookback: 10ms, key: b", paid),
         ("signals: [{ name: paid }, { name: voided }]", voided),
-        (
-            "signals: [{ name: paid, key: a }, { name: voided, key: b }], lookback: 1s",
-            early,
-        ),
+        ("signals: [{ name: paid, key: a }, { name: voided, key: b }], lookback: 1s", early),
     ] {
         assert_data(&run_wait(text), "waits", data);
     }
     let both =
         run_wait("signals: [{ name: paid, as: p }, { name: voided }], mode: all, lookback: 1s");
-    assert_data(
-        &both,
-        "waits",
-        &format!(r#"{{"p":{early},"voided":{voided}}}"#),
-    );
+    assert_data(&both, "waits", &format!(r#"{{"p":{early},"voided":{voided}}}"#));
 }
 
 #[test]
 fn wait_fails_on_timeout() {
     let result = run_wait("signal: nothing, timeout: 100ms");
     let events = "command.issued waits\ntimer.started waits\nsignal.received test\nsignal.received test\ntimer.fired waits\ncall.error waits\ncommand.failed waits\nstep.exit waits\nplaybook.failed test\n";
-    assert!(
-        format_history(&result).ends_with(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).ends_with(events), "{}", format_history(&result));
     assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
 }
 
@@ -107,37 +92,17 @@ fn run_approval(text: &str) -> crate::RunResult {
 fn approval_needs_quorum_and_one_rejection_decides() {
     for (text, approved, by, events) in [
         ("message: ann approves 10", "true", "\"ann\"", 1),
-        (
-            "message: ann rejects 10; bob approves 20",
-            "false",
-            "\"ann\"",
-            1,
-        ),
+        ("message: ann rejects 10; bob approves 20", "false", "\"ann\"", 1),
         (
             "quorum: 2, message: ann approves 10; ann approves 20; bob approves 30",
             "true",
             "\"bob\"",
             2,
         ),
-        (
-            "quorum: 2, message: ann approves 10; bob rejects 30",
-            "false",
-            "\"bob\"",
-            2,
-        ),
-        (
-            "approvers: [bob], message: ann approves 10; bob rejects 20",
-            "false",
-            "\"bob\"",
-            1,
-        ),
+        ("quorum: 2, message: ann approves 10; bob rejects 30", "false", "\"bob\"", 2),
+        ("approvers: [bob], message: ann approves 10; bob rejects 20", "false", "\"bob\"", 1),
         ("on_timeout: approve, message: nobody", "true", "null", 0),
-        (
-            "on_timeout: reject, quorum: 2, message: ann approves 10",
-            "false",
-            "null",
-            1,
-        ),
+        ("on_timeout: reject, quorum: 2, message: ann approves 10", "false", "null", 1),
     ] {
         let result = run_approval(text);
         let data = &result.steps["ask"].data;
@@ -205,11 +170,7 @@ fn awaited_child_returns_data() {
         "sub",
         r#"{"status":"started","execution_id":"","path":"a/b","async":true}"#,
     );
-    assert!(
-        !format_history(&detached).contains("timer"),
-        "{}",
-        format_history(&detached)
-    );
+    assert!(!format_history(&detached).contains("timer"), "{}", format_history(&detached));
 }
 
 #[test]
@@ -225,11 +186,7 @@ workflow:
 "#,
     );
     let events = "step.enter all\ncommand.issued all\nW all\nctx.updated all\ncommand.issued all\ntimer.started all\ntimer.fired all\ncall.done all\ncommand.completed all\ncommand.issued all\nW all\nstep.exit all\n";
-    assert!(
-        format_history(&result).contains(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).contains(events), "{}", format_history(&result));
     let data = &result.steps["all"].data;
     assert_eq!(data.get("sum"), Some(&parse_json("27")));
     assert_eq!(data.get("slept"), Some(&parse_json("10")));
@@ -276,25 +233,15 @@ workflow:
         ))
     };
     let retried = run("do: retry, attempts: 3, delay: 20ms");
-    assert_eq!(
-        retried.steps["all"].data.get("data"),
-        Some(&parse_json("5"))
-    );
+    assert_eq!(retried.steps["all"].data.get("data"), Some(&parse_json("5")));
     assert_eq!(format_history(&retried).matches("call.error").count(), 2);
-    assert_eq!(
-        format_history(&retried).matches("command.issued").count(),
-        2
-    );
+    assert_eq!(format_history(&retried).matches("command.issued").count(), 2);
     let exhausted = run("do: retry, attempts: 2, delay: 20ms");
     assert_eq!(exhausted.error_kind, Some(ErrorKind::Child));
     let continued = run("do: continue");
     assert_eq!(continued.status, ExecutionStatus::Completed);
     let stopped = run("do: break");
-    assert!(
-        !format_history(&stopped).contains('W'),
-        "{}",
-        format_history(&stopped)
-    );
+    assert!(!format_history(&stopped).contains('W'), "{}", format_history(&stopped));
     assert_eq!(stopped.status, ExecutionStatus::Completed);
 }
 
@@ -315,12 +262,7 @@ workflow:
         .history
         .iter()
         .filter(|entry| entry.event == noetl_types::EventType::CommandIssued)
-        .map(|entry| {
-            entry
-                .index
-                .map(|index| index.to_string())
-                .unwrap_or_default()
-        })
+        .map(|entry| entry.index.map(|index| index.to_string()).unwrap_or_default())
         .collect();
     assert_eq!(order, ["0", "1", "1", "2", "0", "2"]);
 }
@@ -347,10 +289,6 @@ workflow:
     assert_eq!(status("sub"), StepStatus::Completed);
     assert_eq!(status("more"), StepStatus::Cancelled);
     let events = "step.exit bad\ncommand.cancelled rest\nstep.exit rest\nsignal.received sub\ncall.done sub\ncommand.completed sub\nstep.exit sub\nsignal.received more\ncall.done more\ncommand.completed more\nstep.exit more\nplaybook.failed test\n";
-    assert!(
-        format_history(&result).ends_with(events),
-        "{}",
-        format_history(&result)
-    );
+    assert!(format_history(&result).ends_with(events), "{}", format_history(&result));
     assert_eq!(entered_steps(&result).len(), 5);
 }

@@ -65,10 +65,7 @@ workflow:
 "#,
     );
     assert_data(&result, "a", r#"{"t":1,"u":[1,2,3,4],"data":[1,2,3,4]}"#);
-    assert_eq!(
-        result.ctx,
-        parse_json(r#"{"c":4,"seen":[1,2,null,4],"arc":"15"}"#)
-    );
+    assert_eq!(result.ctx, parse_json(r#"{"c":4,"seen":[1,2,null,4],"arc":"15"}"#));
     assert_data(&result, "b", "[null,null,null,null,4]");
 }
 
@@ -121,19 +118,12 @@ workflow:
     tool: { kind: noop, input: { j: task }, result: ["{{ k }}", "{{ i }}", "{{ j }}"] }
 "#,
     );
-    assert_data(
-        &result,
-        "plain",
-        r#"["workload","workload","first",null,"mine","plain","first"]"#,
-    );
+    assert_data(&result, "plain", r#"["workload","workload","first",null,"mine","plain","first"]"#);
     assert_data(&result, "set", r#"["ctx","ctx","workload"]"#);
     let piped = &result.steps["piped"].data;
     assert_eq!(piped.get("l"), Some(&parse_json(r#""label""#)));
     assert_eq!(piped.get("n"), Some(&parse_json(r#""variable""#)));
-    assert_eq!(
-        piped.get("o"),
-        Some(&parse_json(r#"["input","input","ctx"]"#))
-    );
+    assert_eq!(piped.get("o"), Some(&parse_json(r#"["input","input","ctx"]"#)));
     assert_eq!(
         result.steps["looped"].data.get("results"),
         Some(&parse_json(r#"[["item","step","task"]]"#))

@@ -31,10 +31,7 @@ pub(super) fn check_catalog_references(
 }
 
 fn check_task_references(sink: &mut DiagnosticSink<'_>, task: &Task, catalog: &CatalogNames) {
-    if let Some(alias) = task
-        .auth
-        .as_ref()
-        .and_then(|auth| auth.as_const()?.as_str())
+    if let Some(alias) = task.auth.as_ref().and_then(|auth| auth.as_const()?.as_str())
         && catalog.credentials.iter().all(|name| name != alias)
     {
         let nearest = nearest_name(alias, catalog.credentials.iter().map(String::as_str));

@@ -15,10 +15,7 @@ pub struct InputsRead<'p> {
 impl<'p> InputsRead<'p> {
     /// Collects the inputs that any template reads, either as `workload.<name>` or as a bare name.
     pub fn from_playbook(playbook: &'p Playbook) -> Self {
-        let mut inputs = Self {
-            names: BTreeSet::new(),
-            reads_all: false,
-        };
+        let mut inputs = Self { names: BTreeSet::new(), reads_all: false };
         for site in collect_template_sites(playbook) {
             for read in site.template.reads() {
                 match (read.root(), read.path.get(1)) {

@@ -39,20 +39,13 @@ pub struct CheckReport {
 impl CheckReport {
     /// Counts the diagnostics with this severity.
     pub fn count_severity(&self, severity: Severity) -> usize {
-        self.diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.severity == severity)
-            .count()
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
     }
 }
 
 /// Checks a text and returns all findings, in document order.
 pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
-    let ParsedDocument {
-        mut sink,
-        root,
-        document,
-    } = parse(text, options);
+    let ParsedDocument { mut sink, root, document } = parse(text, options);
     if let Some(root) = &root {
         secrets::check_secrets(&mut sink, root);
     }
@@ -67,11 +60,7 @@ pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
     }
     let (is_rejected, omitted_count) = (sink.has_errors(), sink.omitted_count());
     let diagnostics = sink.into_diagnostics(root.as_ref());
-    CheckReport {
-        document: document.filter(|_| !is_rejected),
-        diagnostics,
-        omitted_count,
-    }
+    CheckReport { document: document.filter(|_| !is_rejected), diagnostics, omitted_count }
 }
 
 /// The playbook being checked.
@@ -84,21 +73,11 @@ struct CheckContext<'p> {
 
 impl<'p> CheckContext<'p> {
     fn new(playbook: &'p Playbook, root: &YamlNode) -> Self {
-        let steps = root
-            .get("workflow")
-            .and_then(YamlNode::as_list)
-            .unwrap_or_default();
-        let declared: Vec<String> = steps
-            .iter()
-            .filter_map(step_name)
-            .map(|name| name.value.to_string())
-            .collect();
+        let steps = root.get("workflow").and_then(YamlNode::as_list).unwrap_or_default();
+        let declared: Vec<String> =
+            steps.iter().filter_map(step_name).map(|name| name.value.to_string()).collect();
         let graph = StepGraph::new(&correct_arc_targets(playbook, &declared));
-        Self {
-            playbook,
-            graph,
-            declared,
-        }
+        Self { playbook, graph, declared }
     }
 
     fn declares_step(&self, name: &str) -> bool {
@@ -123,10 +102,7 @@ fn correct_arc_targets<'p>(playbook: &'p Playbook, declared: &[String]) -> Cow<'
     let mut corrected = Cow::Borrowed(playbook);
     for (index, step) in playbook.workflow.iter().enumerate() {
         let arcs = step.next.iter().flat_map(|router| &router.arcs);
-        for (number, arc) in arcs
-            .enumerate()
-            .filter(|(_, arc)| !is_known(&arc.step.value))
-        {
+        for (number, arc) in arcs.enumerate().filter(|(_, arc)| !is_known(&arc.step.value)) {
             let nearest =
                 crate::diag::nearest_name(&arc.step.value, declared.iter().map(String::as_str));
             if let Some(nearest) = nearest

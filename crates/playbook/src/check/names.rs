@@ -14,14 +14,8 @@ use super::template_sites::{SiteKind, TemplateSite, collect_template_sites};
 use super::visible_names::{PlaybookNames, local_names};
 
 /// All possible values of `event.name`.
-const EVENT_NAMES: [&str; 6] = [
-    "call.done",
-    "call.error",
-    "loop.done",
-    "step.skipped",
-    "playbook.started",
-    "run.ending",
-];
+const EVENT_NAMES: [&str; 6] =
+    ["call.done", "call.error", "loop.done", "step.skipped", "playbook.started", "run.ending"];
 
 pub(super) fn check_names(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
     let playbook = PlaybookNames::new(context.playbook);
@@ -32,11 +26,7 @@ pub(super) fn check_names(sink: &mut DiagnosticSink<'_>, context: &CheckContext<
             check_name(
                 sink,
                 context,
-                &VisibleNames {
-                    playbook: &playbook,
-                    local: &local,
-                    reachability: &reachability,
-                },
+                &VisibleNames { playbook: &playbook, local: &local, reachability: &reachability },
                 &site,
                 read,
             );
@@ -69,9 +59,7 @@ fn check_name(
         return;
     }
     // The position is computed only for the few reads that need further checks.
-    let span = sink
-        .source
-        .span_in_scalar(site.span, site.template.source(), read.range.clone());
+    let span = sink.source.span_in_scalar(site.span, site.template.source(), read.range.clone());
     match root {
         "keychain" => check_keychain_read(sink, context, site, read, span),
         "steps" if in_run => {
@@ -80,9 +68,7 @@ fn check_name(
             }
         }
         _ if is_step => {
-            visible
-                .reachability
-                .check_step_read(sink, context, site, &RootRead { root, span });
+            visible.reachability.check_step_read(sink, context, site, &RootRead { root, span });
         }
         _ if read.maybe_local => {}
         _ => report_unknown_name(sink, context, visible, &RootRead { root, span }),
@@ -145,10 +131,8 @@ fn check_keychain_read(
     span: Span,
 ) {
     if site.on_server {
-        let message = format!(
-            "keychain cannot be read on the server ({})",
-            describe_site(site.kind)
-        );
+        let message =
+            format!("keychain cannot be read on the server ({})", describe_site(site.kind));
         sink.add_with_hint(
             Code::NP602,
             span,
@@ -162,12 +146,9 @@ fn check_keychain_read(
         let text = site.template.source();
         // The name of the entry follows the word `keychain`.
         let from = read.range.start + "keychain".len();
-        let name_offset = text
-            .get(from..read.range.end)
-            .and_then(|rest| rest.find(&**name));
+        let name_offset = text.get(from..read.range.end).and_then(|rest| rest.find(&**name));
         let span = name_offset.map_or(span, |offset| {
-            sink.source
-                .span_in_scalar(site.span, text, from + offset..from + offset + name.len())
+            sink.source.span_in_scalar(site.span, text, from + offset..from + offset + name.len())
         });
         let nearest = nearest_name(name, declared.iter().map(|entry| &*entry.name.value));
         sink.add_with_suggestion(
@@ -200,9 +181,7 @@ fn check_comparisons(sink: &mut DiagnosticSink<'_>, site: &TemplateSite<'_>) {
     let source = site.template.source();
     let facts = site.template.facts();
     for mismatch in &facts.mismatches {
-        let span = sink
-            .source
-            .span_in_scalar(site.span, source, mismatch.range.clone());
+        let span = sink.source.span_in_scalar(site.span, source, mismatch.range.clone());
         sink.add_finding(
             Code::NP508,
             span,
@@ -211,9 +190,7 @@ fn check_comparisons(sink: &mut DiagnosticSink<'_>, site: &TemplateSite<'_>) {
     }
     for event in &facts.event_names {
         if !EVENT_NAMES.contains(&&*event.name) {
-            let span = sink
-                .source
-                .span_in_scalar(site.span, source, event.range.clone());
+            let span = sink.source.span_in_scalar(site.span, source, event.range.clone());
             let nearest = suggest_event_name(&event.name);
             sink.add_with_suggestion(
                 Code::NP509,
@@ -254,10 +231,7 @@ impl StepReachability {
             return Self { after: Vec::new() };
         }
         Self {
-            after: graph
-                .steps()
-                .map(|step| graph.reachable_from(graph.successors(step)))
-                .collect(),
+            after: graph.steps().map(|step| graph.reachable_from(graph.successors(step))).collect(),
         }
     }
 
@@ -284,21 +258,15 @@ impl StepReachability {
         {
             return;
         }
-        let message = format!(
-            "'{}' cannot have run before '{}'",
-            read.root,
-            step_name_or_empty(site.step)
-        );
+        let message =
+            format!("'{}' cannot have run before '{}'", read.root, step_name_or_empty(site.step));
         sink.add_finding(Code::NP504, read.span, message);
     }
 
     /// True if the step reads its own result after its task has run.
     fn is_own_result(site: &TemplateSite<'_>, current_step: StepIndex, read: StepIndex) -> bool {
         current_step == read
-            && matches!(
-                site.kind,
-                SiteKind::StepSet | SiteKind::ArcWhen | SiteKind::ArcSet
-            )
+            && matches!(site.kind, SiteKind::StepSet | SiteKind::ArcWhen | SiteKind::ArcSet)
     }
 }
 

@@ -22,10 +22,7 @@ const BLOCK_KEYWORDS: [&str; 12] = [
 
 /// Returns the first syntax error of the code, if any.
 pub(super) fn find_syntax_error(code: &str) -> Option<PythonSyntaxError> {
-    let mut blocks = BlockStack {
-        indents: vec![0],
-        expected: None,
-    };
+    let mut blocks = BlockStack { indents: vec![0], expected: None };
     let mut lines = LogicalLines { code, pos: 0 };
     loop {
         match lines.next_line() {
@@ -117,9 +114,7 @@ impl<'c> LogicalLines<'c> {
             });
         }
         let text = &self.code[start..self.pos];
-        let word_end = text
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(text.len());
+        let word_end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
         Ok(LogicalLine {
             indent,
             start,
@@ -152,10 +147,7 @@ impl<'c> LogicalLines<'c> {
             }
         }
         self.pos = self.pos.min(bytes.len());
-        Err(PythonSyntaxError {
-            reason: "unterminated string".to_owned(),
-            range: start..start + 1,
-        })
+        Err(PythonSyntaxError { reason: "unterminated string".to_owned(), range: start..start + 1 })
     }
 }
 
@@ -171,17 +163,12 @@ fn close_bracket(
     };
     let reason = match open.pop() {
         Some((found, _)) if found == expected => return Ok(()),
-        Some((found, _)) => format!(
-            "'{}' does not match '{}'",
-            char::from(byte),
-            char::from(found)
-        ),
+        Some((found, _)) => {
+            format!("'{}' does not match '{}'", char::from(byte), char::from(found))
+        }
         None => format!("'{}' has no opening bracket", char::from(byte)),
     };
-    Err(PythonSyntaxError {
-        reason,
-        range: pos..pos + 1,
-    })
+    Err(PythonSyntaxError { reason, range: pos..pos + 1 })
 }
 
 /// Open blocks, by indentation.
@@ -204,16 +191,9 @@ impl BlockStack {
             }
             self.indents.push(line.indent);
         } else if line.indent > current {
-            return Err(PythonSyntaxError {
-                reason: "unexpected indentation".to_owned(),
-                range,
-            });
+            return Err(PythonSyntaxError { reason: "unexpected indentation".to_owned(), range });
         } else {
-            while self
-                .indents
-                .last()
-                .is_some_and(|indent| *indent > line.indent)
-            {
+            while self.indents.last().is_some_and(|indent| *indent > line.indent) {
                 self.indents.pop();
             }
             if self.indents.last() != Some(&line.indent) {
@@ -278,10 +258,7 @@ mod tests {
             ("def f()\n  return 1", "'def' is missing its ':'"),
             ("if x:\ny = 1", "expected an indented block"),
             ("x = 1\n  y = 2", "unexpected indentation"),
-            (
-                "if x:\n    y = 1\n  z = 2",
-                "indentation does not match any open block",
-            ),
+            ("if x:\n    y = 1\n  z = 2", "indentation does not match any open block"),
             ("for i in x:", "expected an indented block"),
             ("s = 'a\\", "unterminated string"),
         ] {

@@ -44,10 +44,7 @@ pub(super) fn check_routes(sink: &mut DiagnosticSink<'_>, context: &CheckContext
 
 fn check_special_steps(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
     let spec = &context.playbook.executor.spec;
-    for (key, name) in [
-        ("entry_step", &spec.entry_step),
-        ("final_step", &spec.final_step),
-    ] {
+    for (key, name) in [("entry_step", &spec.entry_step), ("final_step", &spec.final_step)] {
         if let Some(name) = name
             && !context.declares_step(name)
         {
@@ -83,10 +80,8 @@ fn check_arc_targets(
     for arc in &router.arcs {
         let target = &*arc.step.value;
         if !context.declares_step(target) && target != "end" {
-            let message = format!(
-                "arc of '{}' goes to '{target}', which is not a step",
-                step.name.value
-            );
+            let message =
+                format!("arc of '{}' goes to '{target}', which is not a step", step.name.value);
             sink.add_with_suggestion(
                 Code::NP201,
                 arc.step.span,
@@ -127,14 +122,9 @@ fn holds_after_failure(test: &Template) -> bool {
         return false;
     }
     let failed = Json::object([("status", Json::from("error"))]);
-    let output = Binding::Output(Arc::new(TaskOutput::new(
-        OutputPlace::Set,
-        failed,
-        Json::Null,
-    )));
-    let environment = MapEnvironment::new()
-        .with_name("output", output.clone())
-        .with_name("outcome", output);
+    let output = Binding::Output(Arc::new(TaskOutput::new(OutputPlace::Set, failed, Json::Null)));
+    let environment =
+        MapEnvironment::new().with_name("output", output.clone()).with_name("outcome", output);
     test.render_condition(&environment).unwrap_or(false)
 }
 
@@ -171,26 +161,16 @@ fn check_failure_conditions(sink: &mut DiagnosticSink<'_>, step: &Step, router: 
         if test.reads_name("event") || test.reads_name("error") || !holds_after_failure(test) {
             continue;
         }
-        let read = test
-            .facts()
-            .reads
-            .iter()
-            .find(|read| matches!(read.root(), "output" | "outcome"));
+        let read =
+            test.facts().reads.iter().find(|read| matches!(read.root(), "output" | "outcome"));
         let Some(read) = read else { continue };
         let condition_span = arc.when.as_ref().map(|when| when.span).unwrap_or_default();
-        let span = sink
-            .source
-            .span_in_scalar(condition_span, test.source(), read.range.clone());
+        let span = sink.source.span_in_scalar(condition_span, test.source(), read.range.clone());
         let message = format!(
             "condition may also catch a failure of '{}'; test event.name or error",
             step.name.value
         );
-        sink.add_with_hint(
-            Code::NP203,
-            span,
-            message,
-            "add: and event.name == 'call.done'",
-        );
+        sink.add_with_hint(Code::NP203, span, message, "add: and event.name == 'call.done'");
     }
 }
 
@@ -213,21 +193,13 @@ fn check_unreachable_steps(sink: &mut DiagnosticSink<'_>, context: &CheckContext
 
 fn check_endless_cycles(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
     for cycle in context.graph.cycles() {
-        if cycle
-            .iter()
-            .any(|step| can_leave_cycle(context, *step, &cycle))
-        {
+        if cycle.iter().any(|step| can_leave_cycle(context, *step, &cycle)) {
             continue;
         }
         let names = cycle_path(context, &cycle);
         let first = &context.playbook.workflow[cycle[0].index()].name;
         let message = format!("cycle {} has no exit", names.join(", "));
-        sink.add_with_hint(
-            Code::NP204,
-            first.span,
-            message,
-            "add a condition to one of its arcs",
-        );
+        sink.add_with_hint(Code::NP204, first.span, message, "add a condition to one of its arcs");
     }
 }
 
@@ -256,9 +228,8 @@ fn cycle_path(context: &CheckContext<'_>, cycle: &[StepIndex]) -> Vec<String> {
     let mut names = vec![graph.name(cycle[0]).to_string()];
     let mut seen = vec![cycle[0]];
     let mut current = cycle[0];
-    while let Some(next) = graph
-        .successors(current)
-        .find(|next| cycle.contains(next) && !seen.contains(next))
+    while let Some(next) =
+        graph.successors(current).find(|next| cycle.contains(next) && !seen.contains(next))
     {
         names.push(graph.name(next).to_string());
         seen.push(next);

@@ -41,10 +41,7 @@ pub(super) fn check_secrets(sink: &mut DiagnosticSink<'_>, node: &YamlNode) {
     match &node.value {
         NodeValue::Plain(_) => {}
         NodeValue::Text(text) => {
-            if SECRET_PREFIXES
-                .iter()
-                .any(|prefix| text.starts_with(prefix) && text.len() >= 16)
-            {
+            if SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix) && text.len() >= 16) {
                 report_secret(sink, node);
             }
         }
@@ -74,18 +71,12 @@ pub(super) fn check_secrets(sink: &mut DiagnosticSink<'_>, node: &YamlNode) {
 fn looks_secret(text: &str) -> bool {
     let placeholder =
         text.starts_with(['<', '$', '*']) || text.contains("://") || text.contains("...");
-    let is_name = text
-        .chars()
-        .all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-' | '/' | '.'));
+    let is_name =
+        text.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-' | '/' | '.'));
     text.len() >= 6 && !placeholder && !is_name && !Template::has_markers(text)
 }
 
 fn report_secret(sink: &mut DiagnosticSink<'_>, node: &YamlNode) {
     let hint = "register it with the credentials API and read it through 'keychain' or 'auth'";
-    sink.add_with_hint(
-        Code::NP601,
-        node.span,
-        "looks like a secret in plain text",
-        hint,
-    );
+    sink.add_with_hint(Code::NP601, node.span, "looks like a secret in plain text", hint);
 }

@@ -43,9 +43,8 @@ fn check_loop(sink: &mut DiagnosticSink<'_>, step: &Step) {
         }
     }
     if looping.spec.mode == LoopMode::Parallel {
-        let task_entries = step_sets(step)
-            .filter(|(_, is_task)| *is_task)
-            .flat_map(|(set, _)| &set.0);
+        let task_entries =
+            step_sets(step).filter(|(_, is_task)| *is_task).flat_map(|(set, _)| &set.0);
         for entry in task_entries {
             if let SetTarget::Ctx(_) = &entry.target.value {
                 let message = format!(
@@ -122,11 +121,9 @@ fn check_sql(sink: &mut DiagnosticSink<'_>, task: &Task) {
 fn collect_texts(value: &DynamicValue) -> Vec<(&str, Option<Span>)> {
     match value {
         DynamicValue::Const(Json::Str(text)) => vec![(text, None)],
-        DynamicValue::Const(Json::List(items)) => items
-            .iter()
-            .filter_map(Json::as_str)
-            .map(|text| (text, None))
-            .collect(),
+        DynamicValue::Const(Json::List(items)) => {
+            items.iter().filter_map(Json::as_str).map(|text| (text, None)).collect()
+        }
         DynamicValue::Text(leaf) => vec![(leaf.template.source(), leaf.span)],
         DynamicValue::List(items) => items.iter().flat_map(collect_texts).collect(),
         DynamicValue::Const(_) | DynamicValue::Map(_) => Vec::new(),

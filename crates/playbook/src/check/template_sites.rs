@@ -52,19 +52,12 @@ pub(super) struct TemplateSite<'p> {
 
 /// Collects the templates of a playbook in no particular order.
 pub(super) fn collect_template_sites(playbook: &Playbook) -> Vec<TemplateSite<'_>> {
-    let mut collector = SiteCollector {
-        sites: Vec::new(),
-        step: None,
-        task: None,
-    };
+    let mut collector = SiteCollector { sites: Vec::new(), step: None, task: None };
     for field in &playbook.workload {
         collector.visit_dynamic(&field.value, SiteKind::Workload);
     }
     for entry in &playbook.keychain {
-        for value in [&entry.auth, &entry.token, &entry.endpoint]
-            .into_iter()
-            .flatten()
-        {
+        for value in [&entry.auth, &entry.token, &entry.endpoint].into_iter().flatten() {
             collector.visit_dynamic(value, SiteKind::Keychain);
         }
         for fields in [&entry.map, &entry.headers, &entry.data] {
@@ -95,13 +88,10 @@ struct SiteCollector<'p> {
 impl<'p> SiteCollector<'p> {
     fn visit_step(&mut self, step: &'p Step) {
         self.step = Some(step);
-        let conditions = step.when.iter().chain(
-            step.spec
-                .policy
-                .admit
-                .iter()
-                .filter_map(|rule| rule.when.as_ref()),
-        );
+        let conditions = step
+            .when
+            .iter()
+            .chain(step.spec.policy.admit.iter().filter_map(|rule| rule.when.as_ref()));
         for condition in conditions {
             self.visit_condition(condition, SiteKind::Guard);
         }
@@ -147,19 +137,14 @@ impl<'p> SiteCollector<'p> {
             self.visit_setting(width, SiteKind::LoopItems);
         }
         let frame = &looping.spec.frame;
-        for number in [&frame.max_rows, &frame.row_concurrency, &frame.max_attempts]
-            .into_iter()
-            .flatten()
+        for number in
+            [&frame.max_rows, &frame.row_concurrency, &frame.max_attempts].into_iter().flatten()
         {
             self.visit_setting(number, SiteKind::LoopItems);
         }
-        for time in [
-            &frame.max_seconds,
-            &frame.lease_seconds,
-            &frame.heartbeat_seconds,
-        ]
-        .into_iter()
-        .flatten()
+        for time in [&frame.max_seconds, &frame.lease_seconds, &frame.heartbeat_seconds]
+            .into_iter()
+            .flatten()
         {
             self.visit_setting(time, SiteKind::LoopItems);
         }
@@ -244,9 +229,9 @@ impl<'p> SiteCollector<'p> {
             | SiteKind::ArcWhen
             | SiteKind::ArcSet => true,
             SiteKind::Keychain | SiteKind::Claim => false,
-            SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet => self
-                .task
-                .is_some_and(|task| task.kind.value.is_server_side()),
+            SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet => {
+                self.task.is_some_and(|task| task.kind.value.is_server_side())
+            }
         };
         self.sites.push(TemplateSite {
             template,

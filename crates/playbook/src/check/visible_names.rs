@@ -51,33 +51,23 @@ pub(super) struct PlaybookNames<'p> {
 impl<'p> PlaybookNames<'p> {
     pub(super) fn new(playbook: &'p Playbook) -> Self {
         let mut names = Self {
-            workload: playbook
-                .workload
-                .iter()
-                .map(|field| &*field.name.value)
-                .collect(),
+            workload: playbook.workload.iter().map(|field| &*field.name.value).collect(),
             ctx: BTreeSet::new(),
             aliases: BTreeSet::new(),
         };
         for step in &playbook.workflow {
             for (set, _) in step_sets(step) {
-                names
-                    .ctx
-                    .extend(set.0.iter().filter_map(|entry| match &entry.target.value {
-                        SetTarget::Ctx(path) => path.first().map(|name| &**name),
-                        SetTarget::Iter(_) | SetTarget::Step(_) | SetTarget::Bare(_) => None,
-                    }));
+                names.ctx.extend(set.0.iter().filter_map(|entry| match &entry.target.value {
+                    SetTarget::Ctx(path) => path.first().map(|name| &**name),
+                    SetTarget::Iter(_) | SetTarget::Step(_) | SetTarget::Bare(_) => None,
+                }));
             }
-            let outputs = step.output.iter().chain(
-                step.tool
-                    .tasks()
-                    .iter()
-                    .filter_map(|task| task.output.as_ref()),
-            );
+            let outputs = step
+                .output
+                .iter()
+                .chain(step.tool.tasks().iter().filter_map(|task| task.output.as_ref()));
             names.aliases.extend(
-                outputs
-                    .filter_map(|output| output.alias.as_ref())
-                    .map(|alias| &*alias.value),
+                outputs.filter_map(|output| output.alias.as_ref()).map(|alias| &*alias.value),
             );
         }
         names
@@ -90,16 +80,10 @@ pub(super) fn step_sets(step: &Step) -> impl Iterator<Item = (&SetClause, bool)>
         let rules = task.spec.policy.iter().flat_map(|policy| &policy.rules);
         std::iter::once(&task.set).chain(rules.map(|rule| &rule.then.set))
     });
-    let arc_sets = step
-        .next
-        .iter()
-        .flat_map(|router| &router.arcs)
-        .map(|arc| &arc.set);
-    task_sets.map(|set| (set, true)).chain(
-        std::iter::once(&step.set)
-            .chain(arc_sets)
-            .map(|set| (set, false)),
-    )
+    let arc_sets = step.next.iter().flat_map(|router| &router.arcs).map(|arc| &arc.set);
+    task_sets
+        .map(|set| (set, true))
+        .chain(std::iter::once(&step.set).chain(arc_sets).map(|set| (set, false)))
 }
 
 /// Returns the names that a template may read in addition to steps, workload keys and variables of
@@ -137,10 +121,8 @@ pub(super) fn local_names<'p>(site: &TemplateSite<'p>) -> Vec<&'p str> {
 /// Returns the names that a step defines for itself.
 fn step_names(step: &Step, kind: SiteKind) -> Vec<&str> {
     let mut names = Vec::new();
-    let in_task = matches!(
-        kind,
-        SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet | SiteKind::Claim
-    );
+    let in_task =
+        matches!(kind, SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet | SiteKind::Claim);
     if in_task {
         names.extend(step.input.iter().map(|field| &*field.name.value));
         names.extend(step.tool.tasks().iter().map(|task| &*task.label.value));

@@ -60,18 +60,12 @@ pub struct ToolResult {
 impl ToolResult {
     /// The result of a successful call.
     pub fn ok(data: Json) -> Self {
-        Self {
-            data,
-            ..Self::default()
-        }
+        Self { data, ..Self::default() }
     }
 
     /// The result of a failed call.
     pub fn failed(error: TaskError) -> Self {
-        Self {
-            error: Some(error),
-            ..Self::default()
-        }
+        Self { error: Some(error), ..Self::default() }
     }
 }
 
@@ -131,8 +125,5 @@ fn http_envelope(result: &ToolResult) -> Json {
         Some(Json::from(u32::from(status)))
     });
     let headers = result.data.get("headers").cloned();
-    Json::object([
-        ("status", status.unwrap_or_default()),
-        ("headers", headers.unwrap_or_default()),
-    ])
+    Json::object([("status", status.unwrap_or_default()), ("headers", headers.unwrap_or_default())])
 }

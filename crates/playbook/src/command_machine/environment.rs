@@ -178,13 +178,7 @@ impl TaskEnvironment<'_> {
         }
         if let Some(workload) = self.lookup_name("workload") {
             let workload = workload.to_value(self)?.0;
-            names.extend(
-                workload
-                    .as_map()
-                    .into_iter()
-                    .flat_map(JsonMap::keys)
-                    .cloned(),
-            );
+            names.extend(workload.as_map().into_iter().flat_map(JsonMap::keys).cloned());
         }
         let maps = [
             Some(&command.context.values),
@@ -243,14 +237,10 @@ impl TemplateEnvironment for TaskEnvironment<'_> {
         let command = self.command;
         let from_context = command.context.lookup_all(root, &command.payloads);
         match root {
-            "keychain" => Some(Binding::Needs(FetchNeed::Secret {
-                name: WHOLE_KEYCHAIN.into(),
-            })),
+            "keychain" => Some(Binding::Needs(FetchNeed::Secret { name: WHOLE_KEYCHAIN.into() })),
             "ctx" => {
                 let written = Binding::Value(command.ctx.clone());
-                Some(Binding::from_layers(
-                    [Some(written), from_context].into_iter().flatten(),
-                ))
+                Some(Binding::from_layers([Some(written), from_context].into_iter().flatten()))
             }
             _ => from_context,
         }

@@ -71,42 +71,25 @@ impl CommandState {
             }
         }
         let message = format!("keychain entry '{name}' refers to itself");
-        Err(EntryError::Permanent(TaskError::new(
-            TaskErrorKind::Auth,
-            message,
-        )))
+        Err(EntryError::Permanent(TaskError::new(TaskErrorKind::Auth, message)))
     }
 
     fn render_entry(&self, name: &str) -> Result<KeychainEntrySpec, RenderFailure> {
         let mut entries = self.playbook.keychain.iter();
         let Some(entry) = entries.find(|entry| &*entry.name.value == name) else {
             let message = format!("keychain entry '{name}' is not declared");
-            return Err(RenderFailure::Failed(TaskError::new(
-                TaskErrorKind::Auth,
-                message,
-            )));
+            return Err(RenderFailure::Failed(TaskError::new(TaskErrorKind::Auth, message)));
         };
-        let KeychainEntry {
-            auth,
-            token,
-            endpoint,
-            ..
-        } = entry;
+        let KeychainEntry { auth, token, endpoint, .. } = entry;
         let render = |value: &Option<_>| {
-            value
-                .as_ref()
-                .map(|value| self.render_entry_value(value))
-                .transpose()
+            value.as_ref().map(|value| self.render_entry_value(value)).transpose()
         };
         let mode = self.playbook.executor.spec.policy.keychain;
         Ok(KeychainEntrySpec {
             name: Arc::clone(&entry.name.value),
             kind: entry.kind,
             provider: entry.provider.clone(),
-            auth: auth
-                .as_ref()
-                .map(|auth| self.render_entry_auth(auth))
-                .transpose()?,
+            auth: auth.as_ref().map(|auth| self.render_entry_auth(auth)).transpose()?,
             token: render(token)?,
             endpoint: render(endpoint)?,
             method: entry.method.clone(),

@@ -164,10 +164,7 @@ impl CommandMachine {
 }
 
 fn fetch_action(state: Box<CommandState>, uri: Arc<str>) -> MachineAction {
-    let request = PayloadRequest {
-        sha256: state.payload_digest(&uri),
-        uri: Arc::clone(&uri),
-    };
+    let request = PayloadRequest { sha256: state.payload_digest(&uri), uri: Arc::clone(&uri) };
     MachineAction::Fetch(request, PendingFetch(state, uri))
 }
 

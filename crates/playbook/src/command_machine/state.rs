@@ -148,10 +148,8 @@ impl CommandState {
         let Some(first_task) = first_task else {
             return Err(NoSuchStep(spec.step));
         };
-        let (task_range, task_runs) = (
-            segments::command_segment(tasks, first_task),
-            vec![0; tasks.len()],
-        );
+        let (task_range, task_runs) =
+            (segments::command_segment(tasks, first_task), vec![0; tasks.len()]);
         let item = loop_item(step, &spec);
         let data = CommandData {
             execution_id: Text::from(spec.execution_id.to_string()),
@@ -322,9 +320,7 @@ impl CommandState {
         let playbook = Arc::clone(&self.playbook);
         let step = &playbook.workflow[self.step_index];
         let Some(task) = step.tool.tasks().get(self.task_index) else {
-            return Err(RenderFailure::Failed(template_error(
-                "there is no task to start",
-            )));
+            return Err(RenderFailure::Failed(template_error("there is no task to start")));
         };
         match self.task_run_limit_error() {
             Some(error) => Err(RenderFailure::Failed(error)),
@@ -337,12 +333,7 @@ impl CommandState {
     pub(super) fn restore_input(&mut self) -> Result<(), Arc<str>> {
         let playbook = Arc::clone(&self.playbook);
         let step = &playbook.workflow[self.step_index];
-        match step
-            .tool
-            .tasks()
-            .get(self.task_index)
-            .map(|task| self.render_inputs(step, task))
-        {
+        match step.tool.tasks().get(self.task_index).map(|task| self.render_inputs(step, task)) {
             Some(Err(RenderFailure::Needs(FetchTarget::Payload(uri)))) => Err(uri),
             Some(
                 Ok(())
@@ -381,9 +372,7 @@ impl CommandState {
         let environment = self.task_environment(task, None);
         let code_context = if needs_full_context(task) {
             let context = environment.code_context();
-            Some(Box::new(
-                context.map_err(|need| self.missing_input(&need, None))?,
-            ))
+            Some(Box::new(context.map_err(|need| self.missing_input(&need, None))?))
         } else {
             None
         };
@@ -392,9 +381,7 @@ impl CommandState {
             kind: task.kind.value,
             label: Arc::clone(&task.label.value),
             config: self.render_config(task, &environment)?,
-            auth: auth
-                .map(|auth| self.render_auth(auth, &environment))
-                .transpose()?,
+            auth: auth.map(|auth| self.render_auth(auth, &environment)).transpose()?,
             libs: task.libs.clone(),
             task_run: self.task_runs.get(self.task_index).copied().unwrap_or(1),
             attempt: self.attempt,
@@ -460,11 +447,7 @@ impl CommandState {
             _ if self.is_claiming() => Some(Text::from(frame::CLAIM_LABEL)),
             task => task.map(|task| Text::from(&*task.label.value)),
         };
-        bounded_error(TaskError {
-            task: label,
-            attempt: Some(self.attempt),
-            ..error
-        })
+        bounded_error(TaskError { task: label, attempt: Some(self.attempt), ..error })
     }
 
     fn apply_set(&mut self, task: &Task, completed: Box<CompletedAttempt>) -> Transition {

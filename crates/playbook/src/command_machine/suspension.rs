@@ -55,9 +55,7 @@ pub struct WaitRetry {
 
 impl fmt::Debug for SuspendedCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SuspendedCommand")
-            .field(&self.state.describe_position())
-            .finish()
+        f.debug_tuple("SuspendedCommand").field(&self.state.describe_position()).finish()
     }
 }
 
@@ -67,20 +65,14 @@ impl SuspendedCommand {
     pub fn new(spec: CommandSpec, attempt: u32, set: &JsonMap) -> Result<Self, NoSuchStep> {
         let mut state = CommandState::new(spec, MachineHost::Server)?;
         state.resume_attempt(attempt, set);
-        Ok(Self {
-            state: Box::new(state),
-            is_last_attempt: false,
-        })
+        Ok(Self { state: Box::new(state), is_last_attempt: false })
     }
 
     /// Disallows further attempts. A task that would be retried then fails with its last error, and
     /// its written values are kept.
     #[must_use]
     pub fn without_retry(self) -> Self {
-        Self {
-            is_last_attempt: true,
-            ..self
-        }
+        Self { is_last_attempt: true, ..self }
     }
 
     /// Renders the call of the task.
@@ -94,9 +86,9 @@ impl SuspendedCommand {
                 Err(RenderFailure::Failed(error)) => {
                     return Err(TaskStartError::Failed(Box::new(error)));
                 }
-                Err(RenderFailure::Needs(target)) => self
-                    .provide_input(target, payloads)
-                    .map_err(TaskStartError::Needs)?,
+                Err(RenderFailure::Needs(target)) => {
+                    self.provide_input(target, payloads).map_err(TaskStartError::Needs)?
+                }
             }
         }
     }
@@ -118,14 +110,10 @@ impl SuspendedCommand {
                 Transition::Continue => {}
                 Transition::Fetch(target) => self.provide_input(target, payloads)?,
                 Transition::End(error) => {
-                    return Ok(WaitOutcome::Finished(Box::new(
-                        self.state.into_outcome(error),
-                    )));
+                    return Ok(WaitOutcome::Finished(Box::new(self.state.into_outcome(error))));
                 }
                 Transition::HandOver(task_index) => {
-                    return Ok(WaitOutcome::Finished(Box::new(
-                        self.state.hand_over(task_index),
-                    )));
+                    return Ok(WaitOutcome::Finished(Box::new(self.state.hand_over(task_index))));
                 }
                 Transition::Wait(_) if self.is_last_attempt => {
                     return Ok(WaitOutcome::Finished(Box::new(self.fail_without_retry())));
@@ -135,9 +123,7 @@ impl SuspendedCommand {
                 }
                 // The server only completes suspended tasks. It never calls or suspends them.
                 Transition::Call(_) | Transition::Suspend(_) => {
-                    return Ok(WaitOutcome::Retry(Box::new(
-                        self.into_wait_retry(Millis::ZERO),
-                    )));
+                    return Ok(WaitOutcome::Retry(Box::new(self.into_wait_retry(Millis::ZERO))));
                 }
             }
         }
@@ -155,12 +141,7 @@ impl SuspendedCommand {
         let set = self.state.written_values().clone();
         let mut outcome = self.state.hand_over_retry(delay);
         let error = outcome.retries.pop().map(|RetriedCall { error, .. }| error);
-        WaitRetry {
-            delay,
-            error,
-            set,
-            outcome,
-        }
+        WaitRetry { delay, error, set, outcome }
     }
 
     fn provide_input(

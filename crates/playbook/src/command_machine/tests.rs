@@ -47,10 +47,7 @@ fn build_command(step: &str) -> CommandSpec {
 }
 
 fn ok_result(data: &str) -> ToolResult {
-    ToolResult {
-        duration: Some(Millis::from_ms(10)),
-        ..ToolResult::ok(parse_json(data))
-    }
+    ToolResult { duration: Some(Millis::from_ms(10)), ..ToolResult::ok(parse_json(data)) }
 }
 
 fn failed_result(kind: TaskErrorKind) -> ToolResult {
@@ -60,10 +57,7 @@ fn failed_result(kind: TaskErrorKind) -> ToolResult {
     }
 }
 
-const MACHINE_INPUT: MachineInput = MachineInput {
-    now: None,
-    random_fraction: 0.25,
-};
+const MACHINE_INPUT: MachineInput = MachineInput { now: None, random_fraction: 0.25 };
 
 /// Runs a command and describes each action in one line. Tools return the given results in turn,
 /// then `null`.
@@ -95,22 +89,15 @@ fn run_command(
                 machine
             }
             MachineAction::Fetch(request, pending) => {
-                let digest = request
-                    .sha256
-                    .map_or("-".to_owned(), |digest| digest.to_string());
+                let digest = request.sha256.map_or("-".to_owned(), |digest| digest.to_string());
                 writeln!(lines, "fetch {} {}", request.uri, &digest[..1]).unwrap();
                 let missing = || TaskError::new(TaskErrorKind::NotFound, "gone");
                 pending.complete_fetch(payload.map(parse_json).ok_or_else(missing))
             }
             MachineAction::ResolveSecret(spec, pending) => {
                 let auth = spec.auth.clone().unwrap_or_default();
-                writeln!(
-                    lines,
-                    "resolve {} {} with {auth}",
-                    spec.kind.as_str(),
-                    spec.name
-                )
-                .unwrap();
+                writeln!(lines, "resolve {} {} with {auth}", spec.kind.as_str(), spec.name)
+                    .unwrap();
                 pending.complete_secret(match payload {
                     Some(secret) => Ok(parse_json(secret)),
                     None => Err(TaskError::new(TaskErrorKind::Auth, "locked")),
@@ -165,19 +152,10 @@ const RETRY_STEP: &str = "    tool:
 
 #[test]
 fn retry_keeps_idempotency_key_until_exhausted() {
-    let busy = || ToolResult {
-        retry_after: None,
-        ..failed_result(TaskErrorKind::ServerError)
-    };
-    let busy_with_delay = ToolResult {
-        retry_after: Some(Millis::from_secs(9)),
-        ..busy()
-    };
-    let (lines, outcome) = run_command(
-        build_command(RETRY_STEP),
-        &[busy(), busy_with_delay, busy()],
-        None,
-    );
+    let busy = || ToolResult { retry_after: None, ..failed_result(TaskErrorKind::ServerError) };
+    let busy_with_delay = ToolResult { retry_after: Some(Millis::from_secs(9)), ..busy() };
+    let (lines, outcome) =
+        run_command(build_command(RETRY_STEP), &[busy(), busy_with_delay, busy()], None);
     insta::assert_snapshot!(lines, @r#"
     call 7:3:s:1 attempt 1 within 30s config {"url":"x?k=7:3:s:1&a=1"} input {}
     wait 500ms
@@ -188,11 +166,8 @@ fn retry_keeps_idempotency_key_until_exhausted() {
       data {"left":1}
       set {"ctx.last":null}
     "#);
-    let retried: Vec<_> = outcome
-        .retries
-        .iter()
-        .map(|retry| (retry.attempt, retry.retry_in.as_ms()))
-        .collect();
+    let retried: Vec<_> =
+        outcome.retries.iter().map(|retry| (retry.attempt, retry.retry_in.as_ms())).collect();
     assert_eq!(retried, [(1, 500), (2, 9000)]);
     assert_eq!(outcome.tasks.len(), 1);
     assert_eq!((outcome.tasks[0].attempts, outcome.attempt), (3, 3));
@@ -203,10 +178,7 @@ fn retry_keeps_idempotency_key_until_exhausted() {
 fn retries_can_be_taken_early() {
     let mut machine = CommandMachine::new(build_command(RETRY_STEP)).unwrap();
     let mut taken_early = Vec::new();
-    let input = MachineInput {
-        random_fraction: 0.5,
-        ..MachineInput::default()
-    };
+    let input = MachineInput { random_fraction: 0.5, ..MachineInput::default() };
     let outcome = loop {
         machine = match machine.next(input) {
             MachineAction::Call(_, pending) => {
@@ -226,20 +198,14 @@ fn retries_can_be_taken_early() {
     let attempts = |retries: &[RetriedCall]| -> Vec<u32> {
         retries.iter().map(|retry| retry.attempt).collect()
     };
-    assert_eq!(
-        (attempts(&taken_early), attempts(&outcome.retries)),
-        (vec![1], vec![2])
-    );
+    assert_eq!((attempts(&taken_early), attempts(&outcome.retries)), (vec![1], vec![2]));
 }
 
 /// Code may print in addition to returning a result, and users look for that output.
 #[test]
 fn captures_and_redacts_output_of_code() {
     let printed = |stdout: &str, stderr: &str| {
-        let py = Json::object([
-            ("stdout", Json::from(stdout)),
-            ("stderr", Json::from(stderr)),
-        ]);
+        let py = Json::object([("stdout", Json::from(stdout)), ("stderr", Json::from(stderr))]);
         ToolResult {
             extras: noetl_types::JsonMap::from([("py".into(), py)]),
             ..ToolResult::ok(Json::from(7))
@@ -248,13 +214,11 @@ fn captures_and_redacts_output_of_code() {
     let captured_output = |result: ToolResult, secret: &str| {
         let secret_set = SharedSecretSet::default();
         secret_set.add(&Json::from(secret));
-        let machine = CommandMachine::new(build_command(
-            "    tool: { kind: python, code: 'result = 7' }\n",
-        ))
-        .unwrap();
-        let MachineAction::Call(_, pending) = machine
-            .with_secret_set(secret_set)
-            .next(MachineInput::default())
+        let machine =
+            CommandMachine::new(build_command("    tool: { kind: python, code: 'result = 7' }\n"))
+                .unwrap();
+        let MachineAction::Call(_, pending) =
+            machine.with_secret_set(secret_set).next(MachineInput::default())
         else {
             panic!("a call comes first");
         };
@@ -267,20 +231,11 @@ fn captures_and_redacts_output_of_code() {
         (task.stdout, task.stderr)
     };
     let (stdout, stderr) = captured_output(printed("hello sesame-1\n", ""), "sesame-1");
-    assert_eq!(
-        (stdout.as_deref(), stderr),
-        (Some("hello [REDACTED]\n"), None)
-    );
-    assert_eq!(
-        captured_output(ToolResult::ok(Json::from(7)), "sesame-1"),
-        (None, None)
-    );
+    assert_eq!((stdout.as_deref(), stderr), (Some("hello [REDACTED]\n"), None));
+    assert_eq!(captured_output(ToolResult::ok(Json::from(7)), "sesame-1"), (None, None));
     // Redaction precedes truncation, so a secret at the boundary is hidden.
     let secret = "s".repeat(600);
-    let long = format!(
-        "{secret}{}",
-        "x".repeat(crate::bounds::MAX_OUTPUT_BYTES - 300)
-    );
+    let long = format!("{secret}{}", "x".repeat(crate::bounds::MAX_OUTPUT_BYTES - 300));
     let (stdout, _) = captured_output(printed(&long, "oh"), &secret);
     assert!(!stdout.unwrap().contains("ss"));
 }
@@ -324,16 +279,10 @@ fn jump_starts_task_run_with_new_key() {
 
 #[test]
 fn break_succeeds_and_keeps_shadowed_labels() {
-    let results = [
-        ok_result(r#"{"n":9}"#),
-        ok_result(r#"{"stop":true,"a":"mine"}"#),
-    ];
+    let results = [ok_result(r#"{"n":9}"#), ok_result(r#"{"stop":true,"a":"mine"}"#)];
     let (lines, outcome) = run_command(build_command(PIPELINE_STEP), &results, None);
     assert!(lines.contains(r#"data {"a":"mine","b":{"a":"mine","stop":true},"stop":true}"#));
-    assert_eq!(
-        outcome.labels,
-        Some(parse_json(r#"{"a":{"n":9},"b":{"a":"mine","stop":true}}"#))
-    );
+    assert_eq!(outcome.labels, Some(parse_json(r#"{"a":{"n":9},"b":{"a":"mine","stop":true}}"#)));
 }
 
 #[test]
@@ -362,10 +311,7 @@ fn task_set_precedes_rule_set() {
       spec: { policy: { rules: [ { else: { then: { do: continue, set: { ctx.z: '{{ ctx.x }}' } } } } ] } }
 ";
     let (_, outcome) = run_command(build_command(step), &[ok_result("4")], None);
-    assert_eq!(
-        Json::from(outcome.set),
-        parse_json(r#"{"ctx.x":4,"ctx.y":null,"ctx.z":4}"#)
-    );
+    assert_eq!(Json::from(outcome.set), parse_json(r#"{"ctx.x":4,"ctx.y":null,"ctx.z":4}"#));
 }
 
 #[test]
@@ -377,10 +323,7 @@ fn template_error_is_failed_attempt() {
 ";
     let (_, outcome) = run_command(build_command(step), &[], None);
     let error = outcome.error.unwrap();
-    assert_eq!(
-        (error.kind, error.attempt),
-        (TaskErrorKind::Template, Some(2))
-    );
+    assert_eq!((error.kind, error.attempt), (TaskErrorKind::Template, Some(2)));
     assert_eq!(outcome.retries.len(), 1);
 }
 
@@ -391,10 +334,7 @@ fn command_with_reference(step: &str) -> CommandSpec {
     );
     let mut command = build_command(step);
     command.context = CommandContext {
-        values: parse_json(&format!(r#"{{"load":{reference}}}"#))
-            .as_map()
-            .unwrap()
-            .clone(),
+        values: parse_json(&format!(r#"{{"load":{reference}}}"#)).as_map().unwrap().clone(),
         steps: [("load".into(), StepDataLabels::unlabeled())].into(),
         references: ["load".into()].into(),
         ..CommandContext::default()
@@ -429,10 +369,7 @@ fn missing_payload_fails_reading_task() {
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::NotFound);
     assert_eq!(error.task.as_deref(), Some("b"));
-    assert_eq!(
-        outcome.data.get("failed_task").and_then(Json::as_str),
-        Some("b")
-    );
+    assert_eq!(outcome.data.get("failed_task").and_then(Json::as_str), Some("b"));
 }
 
 #[test]
@@ -476,9 +413,8 @@ fn secret_and_derived_values_are_redacted() {
       - b: { kind: http, url: '{{ keychain.api.token }}' }
 ";
     let secret_set = SharedSecretSet::default();
-    let mut machine = CommandMachine::new(build_command(step))
-        .unwrap()
-        .with_secret_set(secret_set.clone());
+    let mut machine =
+        CommandMachine::new(build_command(step)).unwrap().with_secret_set(secret_set.clone());
     let mut resolved_count = 0;
     let mut calls = Vec::new();
     loop {
@@ -511,10 +447,7 @@ fn secret_and_derived_values_are_redacted() {
 #[test]
 fn rejects_secret_as_credential_name() {
     for (task, is_rejected) in [
-        (
-            "{ kind: http, url: 'x', auth: '{{ keychain.api.token }}' }",
-            true,
-        ),
+        ("{ kind: http, url: 'x', auth: '{{ keychain.api.token }}' }", true),
         (
             "{ kind: http, url: 'x', auth: { source: credential, key: '{{ keychain.api.token }}' } }",
             true,
@@ -523,10 +456,7 @@ fn rejects_secret_as_credential_name() {
             "{ kind: transfer, source: { type: http, url: 'x', auth: '{{ keychain.api.token }}' }, target: {} }",
             true,
         ),
-        (
-            "{ kind: http, url: 'x', auth: '{{ keychain.api }}' }",
-            false,
-        ),
+        ("{ kind: http, url: 'x', auth: '{{ keychain.api }}' }", false),
         (
             "{ kind: http, url: 'x', auth: { type: bearer, token: '{{ keychain.api.token }}' } }",
             false,
@@ -555,10 +485,7 @@ const ENDLESS_STEP: &str = "    tool:
 
 #[test]
 fn endless_pipeline_is_stopped() {
-    let bounded = CommandSpec {
-        max_task_runs: 50,
-        ..build_command(ENDLESS_STEP)
-    };
+    let bounded = CommandSpec { max_task_runs: 50, ..build_command(ENDLESS_STEP) };
     let (lines, outcome) = run_command(bounded, &[], None);
     assert_eq!(lines.matches("call ").count(), 50);
     assert!(lines.contains("call 7:3:a:50 attempt 1"));
@@ -611,14 +538,8 @@ fn stopped_command_reports_data_so_far() {
                 pending.stop_with_error(TaskError::new(TaskErrorKind::Timeout, "too long"));
             let error = outcome.error.unwrap();
             assert_eq!(error.task, Some(Text::from("b")));
-            assert_eq!(
-                outcome.data,
-                parse_json(r#"{"a":{"n":1},"failed_task":"b"}"#)
-            );
-            assert_eq!(
-                Json::from(outcome.set),
-                parse_json(r#"{"ctx.seen.last":null,"page":2}"#)
-            );
+            assert_eq!(outcome.data, parse_json(r#"{"a":{"n":1},"failed_task":"b"}"#));
+            assert_eq!(Json::from(outcome.set), parse_json(r#"{"ctx.seen.last":null,"page":2}"#));
             return;
         }
         machine = pending.complete_call(ok_result(r#"{"n":1}"#));
@@ -628,14 +549,8 @@ fn stopped_command_reports_data_so_far() {
 
 #[test]
 fn rejects_command_for_unknown_step() {
-    let unknown_step = CommandSpec {
-        step: "t".into(),
-        ..build_command(ENDLESS_STEP)
-    };
-    assert_eq!(
-        CommandMachine::new(unknown_step).unwrap_err(),
-        NoSuchStep("t".into())
-    );
+    let unknown_step = CommandSpec { step: "t".into(), ..build_command(ENDLESS_STEP) };
+    assert_eq!(CommandMachine::new(unknown_step).unwrap_err(), NoSuchStep("t".into()));
 }
 
 fn arb_tool_result() -> impl Strategy<Value = ToolResult> {
@@ -645,10 +560,8 @@ fn arb_tool_result() -> impl Strategy<Value = ToolResult> {
         Just(r#"{"n":1,"stop":true}"#),
         Just(r#"{"n":4,"a":{}}"#),
     ];
-    let kind = prop::option::of(prop_oneof![
-        Just(TaskErrorKind::Timeout),
-        Just(TaskErrorKind::Transform)
-    ]);
+    let kind =
+        prop::option::of(prop_oneof![Just(TaskErrorKind::Timeout), Just(TaskErrorKind::Transform)]);
     (data, kind).prop_map(|(data, kind)| ToolResult {
         data: parse_json(data),
         error: kind.map(|kind| TaskError::new(kind, "no")),

@@ -153,10 +153,7 @@ codes! {
 impl Code {
     /// Finds a code by its text, ignoring case.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.as_str().eq_ignore_ascii_case(text))
+        Self::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
     }
 }
 

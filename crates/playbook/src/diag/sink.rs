@@ -63,13 +63,7 @@ const MAX_FINDINGS: usize = 500;
 
 impl<'t> DiagnosticSink<'t> {
     pub(crate) fn new(source: DocumentText<'t>, portable: bool) -> Self {
-        Self {
-            source,
-            findings: Vec::new(),
-            omitted_count: 0,
-            has_error: false,
-            portable,
-        }
+        Self { source, findings: Vec::new(), omitted_count: 0, has_error: false, portable }
     }
 
     /// Adds a finding.
@@ -119,12 +113,7 @@ impl<'t> DiagnosticSink<'t> {
     fn push_finding(&mut self, code: Code, span: Span, message: String, hint: Option<String>) {
         self.has_error |= code.severity() == Severity::Error;
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(PendingDiagnostic {
-                code,
-                span,
-                message,
-                hint,
-            });
+            self.findings.push(PendingDiagnostic { code, span, message, hint });
         } else {
             self.omitted_count += 1;
         }
@@ -139,8 +128,7 @@ impl<'t> DiagnosticSink<'t> {
     pub(crate) fn into_diagnostics(mut self, root: Option<&YamlNode>) -> Vec<Diagnostic> {
         // A YAML alias causes its anchor to be parsed repeatedly, which reports the same finding
         // again.
-        self.findings
-            .sort_by_key(|finding| (finding.span, finding.code));
+        self.findings.sort_by_key(|finding| (finding.span, finding.code));
         self.findings
             .dedup_by(|a, b| a.span == b.span && a.code == b.code && a.message == b.message);
         let source = self.source;
@@ -158,9 +146,7 @@ impl<'t> DiagnosticSink<'t> {
                     column: start.column,
                     end_line: end.line,
                     end_column: end.column,
-                    path: root
-                        .map(|root| path_at(root, finding.span.start))
-                        .unwrap_or_default(),
+                    path: root.map(|root| path_at(root, finding.span.start)).unwrap_or_default(),
                     span: finding.span,
                 }
             })

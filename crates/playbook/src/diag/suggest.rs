@@ -12,12 +12,7 @@ pub(crate) fn nearest_name<'c>(
         .filter(|candidate| *candidate != name)
         // The edit distance is at least the difference in length, so this avoids computing it.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= 2)
-        .map(|candidate| {
-            (
-                strsim::osa_distance(&folded, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase()), candidate))
         // Two edits turn any two-letter word into any other, so the distance must also be less than
         // the length of the shorter word.
         .filter(|(distance, candidate)| {

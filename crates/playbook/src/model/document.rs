@@ -228,10 +228,7 @@ impl ExecutorPolicy {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "signature required by serde"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn serialize_reference_first<S: serde::Serializer>(
     value: &bool,
     serializer: S,
@@ -298,10 +295,7 @@ string_enum! {
 }
 
 impl KeychainMode {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_strict(&self) -> bool {
         *self == Self::Strict
     }

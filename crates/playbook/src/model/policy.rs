@@ -38,10 +38,7 @@ string_enum! {
 }
 
 impl OnUnmatched {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_fail(&self) -> bool {
         *self == Self::Fail
     }

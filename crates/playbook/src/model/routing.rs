@@ -27,10 +27,7 @@ struct RouterSpec {
 }
 
 impl RouterSpec {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -39,10 +36,7 @@ impl RouterSpec {
 impl Router {
     /// Creates a router.
     pub fn new(mode: RouterMode, on_no_match: NoMatch, arcs: Vec<RouteArc>) -> Self {
-        Self {
-            spec: RouterSpec { mode, on_no_match },
-            arcs,
-        }
+        Self { spec: RouterSpec { mode, on_no_match }, arcs }
     }
 
     /// Returns the mode that selects arcs.

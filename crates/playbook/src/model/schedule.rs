@@ -118,10 +118,7 @@ fn serialize_crons<S: Serializer>(
 fn timing_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let cron = generator.subschema_for::<CronExpression>();
     let mut every = generator.subschema_for::<DurationText>();
-    every.insert(
-        "description".to_owned(),
-        "Interval between firings, in whole seconds.".into(),
-    );
+    every.insert("description".to_owned(), "Interval between firings, in whole seconds.".into());
     schemars::json_schema!({
         "type": "object",
         "properties": {
@@ -200,10 +197,7 @@ fn default_enabled() -> bool {
     true
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "signature required by serde"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_on(value: &bool) -> bool {
     *value
 }

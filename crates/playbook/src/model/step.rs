@@ -90,10 +90,7 @@ impl StepSpec {
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
     /// Rules that allow or deny entry to the step. The first matching rule decides.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        serialize_with = "serialize_rules"
-    )]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "serialize_rules")]
     #[schemars(schema_with = "admit_schema")]
     pub admit: Vec<AdmitRule>,
     /// Deadline, in addition to the timeout.
@@ -176,10 +173,7 @@ pub struct FailurePolicy {
 }
 
 impl FailurePolicy {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

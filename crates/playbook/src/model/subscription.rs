@@ -154,10 +154,7 @@ pub struct FetchConfig {
 impl FetchConfig {
     const DEFAULT_BATCH_SIZE: u32 = 100;
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default_batch(batch: &u32) -> bool {
         *batch == Self::DEFAULT_BATCH_SIZE
     }
@@ -165,12 +162,7 @@ impl FetchConfig {
 
 impl Default for FetchConfig {
     fn default() -> Self {
-        Self {
-            target: None,
-            pool: None,
-            batch: Self::DEFAULT_BATCH_SIZE,
-            timeout: None,
-        }
+        Self { target: None, pool: None, batch: Self::DEFAULT_BATCH_SIZE, timeout: None }
     }
 }
 

@@ -23,9 +23,7 @@ pub(super) fn parse_loop(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Op
     let cursor = reader.take_entry("cursor");
     let iterator = parse_iterator(sink, &mut reader, &entry.value);
     let spec_entry = reader.take_entry("spec");
-    let mut spec = spec_entry
-        .map(|entry| parse_loop_spec(sink, entry))
-        .unwrap_or_default();
+    let mut spec = spec_entry.map(|entry| parse_loop_spec(sink, entry)).unwrap_or_default();
     reader.report_unread(sink);
     if let Some(entry) = spec_entry {
         report_unused_settings(sink, entry, &spec, cursor.is_some());
@@ -65,11 +63,7 @@ pub(super) fn parse_loop(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Op
             None
         }
     };
-    Some(Loop {
-        source: source?,
-        iterator: iterator?,
-        spec,
-    })
+    Some(Loop { source: source?, iterator: iterator?, spec })
 }
 
 fn parse_iterator(
@@ -99,11 +93,7 @@ fn parse_iterator(
         }
     };
     if !is_name(name, false) {
-        sink.add_finding(
-            Code::NP013,
-            entry.value.span,
-            format!("'{name}' is not a valid name"),
-        );
+        sink.add_finding(Code::NP013, entry.value.span, format!("'{name}' is not a valid name"));
         return None;
     }
     Some(Spanned::new(Arc::clone(name), entry.value.span))
@@ -111,10 +101,8 @@ fn parse_iterator(
 
 fn parse_in_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<LoopSource> {
     if let NodeValue::Plain(Json::Null | Json::Bool(_)) = &entry.value.value {
-        let message = format!(
-            "loop over a constant that is not iterable: {}",
-            entry.value.type_name()
-        );
+        let message =
+            format!("loop over a constant that is not iterable: {}", entry.value.type_name());
         sink.add_with_hint(
             Code::NP308,
             entry.value.span,
@@ -129,15 +117,9 @@ fn parse_in_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<L
 
 fn parse_cursor_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<LoopSource> {
     let mut reader = MapReader::open(sink, "cursor", "cursor", &entry.value)?;
-    let kind = reader
-        .take_entry("kind")
-        .and_then(|entry| read_text(sink, entry));
-    let auth = reader
-        .take_entry("auth")
-        .map(|entry| parse_dynamic(sink, &entry.value));
-    let claim = reader
-        .take_entry("claim")
-        .map(|entry| parse_dynamic(sink, &entry.value));
+    let kind = reader.take_entry("kind").and_then(|entry| read_text(sink, entry));
+    let auth = reader.take_entry("auth").map(|entry| parse_dynamic(sink, &entry.value));
+    let claim = reader.take_entry("claim").map(|entry| parse_dynamic(sink, &entry.value));
     let options = reader
         .take_entry("options")
         .map(|entry| parse_named_values(sink, entry))
@@ -172,13 +154,8 @@ fn parse_loop_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> LoopSpec
         max_in_flight: reader
             .take_entry("max_in_flight")
             .and_then(|entry| parse_max_in_flight(sink, entry)),
-        exec: reader
-            .take_entry("policy")
-            .and_then(|entry| parse_exec(sink, entry)),
-        frame: reader
-            .take_entry("frame")
-            .map(|entry| parse_frame(sink, entry))
-            .unwrap_or_default(),
+        exec: reader.take_entry("policy").and_then(|entry| parse_exec(sink, entry)),
+        frame: reader.take_entry("frame").map(|entry| parse_frame(sink, entry)).unwrap_or_default(),
     };
     reader.report_unread(sink);
     spec
@@ -195,10 +172,7 @@ fn report_unused_settings(
     for entry in entry.value.as_map().unwrap_or_default() {
         let (unused, mode) = match &*entry.key {
             "frame" => (!is_cursor, "a cursor loop"),
-            "max_in_flight" => (
-                !is_cursor && spec.mode == LoopMode::Sequential,
-                "a parallel loop",
-            ),
+            "max_in_flight" => (!is_cursor && spec.mode == LoopMode::Sequential, "a parallel loop"),
             _ => continue,
         };
         if unused {
@@ -218,11 +192,7 @@ fn parse_max_in_flight(
     entry: &YamlEntry,
 ) -> Option<Spanned<ValueOrTemplate<u32>>> {
     if matches!(&entry.value.value, NodeValue::Plain(Json::Int(value)) if *value < 1) {
-        sink.add_finding(
-            Code::NP304,
-            entry.value.span,
-            "max_in_flight must be at least 1",
-        );
+        sink.add_finding(Code::NP304, entry.value.span, "max_in_flight must be at least 1");
         return None;
     }
     let width = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
@@ -231,9 +201,7 @@ fn parse_max_in_flight(
 
 fn parse_exec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<PlacementHint> {
     let mut reader = MapReader::open(sink, "policy", "loop.spec.policy", &entry.value)?;
-    let exec = reader
-        .take_entry("exec")
-        .and_then(|entry| read_keyword(sink, entry));
+    let exec = reader.take_entry("exec").and_then(|entry| read_keyword(sink, entry));
     reader.report_unread(sink);
     exec
 }
@@ -259,12 +227,8 @@ fn parse_frame(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> FrameSpec {
         lease_seconds: time(sink, reader.take_entry("lease_seconds")),
         heartbeat_seconds: time(sink, reader.take_entry("heartbeat_seconds")),
         row_concurrency: number(sink, reader.take_entry("row_concurrency")),
-        process: reader
-            .take_entry("process")
-            .and_then(|entry| read_keyword(sink, entry)),
-        retry_mode: reader
-            .take_entry("retry_mode")
-            .and_then(|entry| read_keyword(sink, entry)),
+        process: reader.take_entry("process").and_then(|entry| read_keyword(sink, entry)),
+        retry_mode: reader.take_entry("retry_mode").and_then(|entry| read_keyword(sink, entry)),
         max_attempts: number(sink, reader.take_entry("max_attempts")),
     };
     reader.report_unread(sink);

@@ -58,14 +58,8 @@ pub(crate) fn parse<'t>(source: &'t str, options: &CheckOptions) -> ParsedDocume
     for error in errors {
         report_yaml_error(&mut sink, error);
     }
-    let document = root
-        .as_ref()
-        .and_then(|root| parse_document(&mut sink, root, options));
-    ParsedDocument {
-        sink,
-        root,
-        document,
-    }
+    let document = root.as_ref().and_then(|root| parse_document(&mut sink, root, options));
+    ParsedDocument { sink, root, document }
 }
 
 fn report_yaml_error(sink: &mut DiagnosticSink<'_>, error: YamlError) {
@@ -142,10 +136,7 @@ fn parse_document(
             let path = ["path", "name"]
                 .iter()
                 .find_map(|key| metadata.and_then(|metadata| metadata.get(key)?.as_text()));
-            Some(Document::Other(OtherDocument {
-                kind,
-                path: path.cloned(),
-            }))
+            Some(Document::Other(OtherDocument { kind, path: path.cloned() }))
         }
     }
 }

@@ -16,9 +16,7 @@ use super::reader::{
 pub(super) fn parse_output(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputSpec> {
     let mut reader = MapReader::open(sink, "output", "output", &entry.value)?;
     let spec = OutputSpec {
-        store: reader
-            .take_entry("store")
-            .and_then(|entry| parse_store(sink, entry)),
+        store: reader.take_entry("store").and_then(|entry| parse_store(sink, entry)),
         select: reader
             .take_entry("select")
             .map(|entry| parse_selects(sink, entry))
@@ -26,21 +24,15 @@ pub(super) fn parse_output(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> 
         output_select: reader
             .take_entry("output_select")
             .and_then(|entry| parse_output_select(sink, entry)),
-        accumulate: reader
-            .take_entry("accumulate")
-            .and_then(|entry| parse_accumulate(sink, entry)),
+        accumulate: reader.take_entry("accumulate").and_then(|entry| parse_accumulate(sink, entry)),
         inline_max_bytes: reader
             .take_entry("inline_max_bytes")
             .and_then(|entry| read_size(sink, &entry.value)),
         preview_max_bytes: reader
             .take_entry("preview_max_bytes")
             .and_then(|entry| read_size(sink, &entry.value)),
-        scope: reader
-            .take_entry("scope")
-            .and_then(|entry| read_keyword(sink, entry)),
-        alias: reader
-            .take_entry("as")
-            .and_then(|entry| read_name(sink, entry, false)),
+        scope: reader.take_entry("scope").and_then(|entry| read_keyword(sink, entry)),
+        alias: reader.take_entry("as").and_then(|entry| read_name(sink, entry, false)),
     };
     reader.report_unread(sink);
     Some(spec)
@@ -61,15 +53,9 @@ fn parse_store(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Outpu
             .take_entry("prefix")
             .and_then(|entry| parse_text_setting(sink, entry))
             .map(|text| text.value),
-        ttl: reader
-            .take_entry("ttl")
-            .and_then(|entry| read_duration(sink, &entry.value)),
-        compression: reader
-            .take_entry("compression")
-            .and_then(|entry| read_text(sink, entry)),
-        credential: reader
-            .take_entry("credential")
-            .and_then(|entry| read_text(sink, entry)),
+        ttl: reader.take_entry("ttl").and_then(|entry| read_duration(sink, &entry.value)),
+        compression: reader.take_entry("compression").and_then(|entry| read_text(sink, entry)),
+        credential: reader.take_entry("credential").and_then(|entry| read_text(sink, entry)),
     };
     reader.report_unread(sink);
     Some(store)
@@ -77,25 +63,15 @@ fn parse_store(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Outpu
 
 fn parse_selects(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<SelectedPath> {
     let items = read_list(sink, entry).unwrap_or_default();
-    items
-        .iter()
-        .filter_map(|item| parse_select(sink, item))
-        .collect()
+    items.iter().filter_map(|item| parse_select(sink, item)).collect()
 }
 
 fn parse_select(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<SelectedPath> {
     let mut reader = MapReader::open(sink, "select", "output.select", node)?;
-    let path = reader
-        .require_entry(sink, "path")
-        .and_then(|entry| read_text(sink, entry));
-    let alias = reader
-        .require_entry(sink, "as")
-        .and_then(|entry| read_text(sink, entry));
+    let path = reader.require_entry(sink, "path").and_then(|entry| read_text(sink, entry));
+    let alias = reader.require_entry(sink, "as").and_then(|entry| read_text(sink, entry));
     reader.report_unread(sink);
-    Some(SelectedPath {
-        path: path?,
-        alias: alias?,
-    })
+    Some(SelectedPath { path: path?, alias: alias? })
 }
 
 /// Parses a list of names, or a size threshold.
@@ -149,12 +125,8 @@ fn parse_accumulate(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<
             .take_entry("strategy")
             .and_then(|entry| read_keyword(sink, entry))
             .unwrap_or_default(),
-        merge_path: reader
-            .take_entry("merge_path")
-            .and_then(|entry| read_text(sink, entry)),
-        manifest_as: reader
-            .take_entry("manifest_as")
-            .and_then(|entry| read_text(sink, entry)),
+        merge_path: reader.take_entry("merge_path").and_then(|entry| read_text(sink, entry)),
+        manifest_as: reader.take_entry("manifest_as").and_then(|entry| read_text(sink, entry)),
         max_items: reader
             .take_entry("max_items")
             .and_then(|entry| read_integer(sink, entry, 1..=i64::MAX))

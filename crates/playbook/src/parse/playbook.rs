@@ -34,18 +34,12 @@ pub(super) fn parse_playbook(
     let mut reader = MapReader::open(sink, "document", "playbook", root)?;
     reader.mark_known(["apiVersion", "kind"]);
     let metadata = parse_metadata(sink, &mut reader);
-    let executor = reader
-        .take_entry("executor")
-        .map(|entry| parse_executor(sink, entry))
-        .unwrap_or_default();
-    let workload = reader
-        .take_entry("workload")
-        .map(|entry| parse_workload(sink, entry))
-        .unwrap_or_default();
-    let keychain = reader
-        .take_entry("keychain")
-        .map(|entry| parse_keychain(sink, entry))
-        .unwrap_or_default();
+    let executor =
+        reader.take_entry("executor").map(|entry| parse_executor(sink, entry)).unwrap_or_default();
+    let workload =
+        reader.take_entry("workload").map(|entry| parse_workload(sink, entry)).unwrap_or_default();
+    let keychain =
+        reader.take_entry("keychain").map(|entry| parse_keychain(sink, entry)).unwrap_or_default();
     if let Some(entry) = reader.take_nullable("vars") {
         let hint = "put defaults of the input under 'workload'; write variables with 'set'";
         sink.add_with_hint(
@@ -55,27 +49,18 @@ pub(super) fn parse_playbook(
             hint,
         );
     }
-    let context = ToolContext {
-        workbook: &[],
-        features: options.features.as_deref(),
-    };
+    let context = ToolContext { workbook: &[], features: options.features.as_deref() };
     let workbook = reader
         .take_entry("workbook")
         .map(|entry| parse_workbook(sink, entry, context))
         .unwrap_or_default();
-    let context = ToolContext {
-        workbook: &workbook,
-        ..context
-    };
+    let context = ToolContext { workbook: &workbook, ..context };
     let steps = reader
         .require_entry(sink, "workflow")
         .and_then(|entry| parse_workflow(sink, entry, context));
-    let concurrency = reader
-        .take_entry("concurrency")
-        .and_then(|entry| parse_root_concurrency(sink, entry));
-    let priority = reader
-        .take_entry("priority")
-        .and_then(|entry| parse_priority(sink, entry));
+    let concurrency =
+        reader.take_entry("concurrency").and_then(|entry| parse_root_concurrency(sink, entry));
+    let priority = reader.take_entry("priority").and_then(|entry| parse_priority(sink, entry));
     reader.report_unread(sink);
     // Missing keys have been reported, so the document is rejected. The rest is still checked.
     Some(Playbook {
@@ -99,22 +84,12 @@ pub(super) fn parse_metadata(
 ) -> Option<DocumentMetadata> {
     let entry = reader.require_entry(sink, "metadata")?;
     let mut reader = MapReader::open(sink, "metadata", "metadata", &entry.value)?;
-    let name = reader
-        .require_entry(sink, "name")
-        .and_then(|entry| read_text(sink, entry));
-    let path = reader
-        .take_entry("path")
-        .and_then(|entry| read_text(sink, entry));
-    let description = reader
-        .take_entry("description")
-        .and_then(|entry| read_text(sink, entry));
+    let name = reader.require_entry(sink, "name").and_then(|entry| read_text(sink, entry));
+    let path = reader.take_entry("path").and_then(|entry| read_text(sink, entry));
+    let description = reader.take_entry("description").and_then(|entry| read_text(sink, entry));
     for key in ["labels", "tags"] {
-        let Some(entry) = entry
-            .value
-            .as_map()
-            .unwrap_or_default()
-            .iter()
-            .find(|entry| &*entry.key == key)
+        let Some(entry) =
+            entry.value.as_map().unwrap_or_default().iter().find(|entry| &*entry.key == key)
         else {
             continue;
         };
@@ -126,11 +101,7 @@ pub(super) fn parse_metadata(
             (NodeValue::Map(_) | NodeValue::List(_) | NodeValue::Text(_), _) => false,
         };
         if !has_valid_type {
-            let expected = if key == "labels" {
-                "a map"
-            } else {
-                "a list or text"
-            };
+            let expected = if key == "labels" { "a map" } else { "a list or text" };
             report_wrong_type(sink, key, expected, &entry.value);
         }
     }
@@ -138,12 +109,7 @@ pub(super) fn parse_metadata(
         .unread_entries()
         .map(|entry| (Arc::clone(&entry.key), entry.value.to_json()))
         .collect();
-    Some(DocumentMetadata {
-        name: name?,
-        path,
-        description,
-        more: Json::from(more),
-    })
+    Some(DocumentMetadata { name: name?, path, description, more: Json::from(more) })
 }
 
 fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorConfig {
@@ -151,12 +117,8 @@ fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorC
         return ExecutorConfig::default();
     };
     let executor = ExecutorConfig {
-        profile: reader
-            .take_entry("profile")
-            .and_then(|entry| read_keyword(sink, entry)),
-        version: reader
-            .take_entry("version")
-            .and_then(|entry| read_text(sink, entry)),
+        profile: reader.take_entry("profile").and_then(|entry| read_keyword(sink, entry)),
+        version: reader.take_entry("version").and_then(|entry| read_text(sink, entry)),
         requires: reader
             .take_entry("requires")
             .map(|entry| parse_requires(sink, entry))
@@ -176,10 +138,7 @@ fn parse_requires(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> RuntimeRe
         return RuntimeRequirements::default();
     };
     let requires = RuntimeRequirements {
-        tools: reader
-            .take_entry("tools")
-            .map(|entry| read_texts(sink, entry))
-            .unwrap_or_default(),
+        tools: reader.take_entry("tools").map(|entry| read_texts(sink, entry)).unwrap_or_default(),
         features: reader
             .take_entry("features")
             .map(|entry| read_texts(sink, entry))
@@ -204,9 +163,7 @@ fn parse_executor_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Exec
             .take_entry("no_next_is_error")
             .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default(),
-        timeout: reader
-            .take_entry("timeout")
-            .and_then(|entry| read_duration(sink, &entry.value)),
+        timeout: reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value)),
         policy: reader
             .take_entry("policy")
             .map(|entry| parse_executor_policy(sink, entry))
@@ -223,9 +180,8 @@ fn parse_executor_policy(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Ex
     };
     let mut policy = ExecutorPolicy::default();
     if let Some(mut reader) = open_child(sink, &mut reader, "defaults", "policy.defaults") {
-        let timeout = reader
-            .take_entry("timeout_s")
-            .and_then(|entry| read_duration(sink, &entry.value));
+        let timeout =
+            reader.take_entry("timeout_s").and_then(|entry| read_duration(sink, &entry.value));
         policy.defaults = TaskDefaults { timeout };
         reader.report_unread(sink);
     }
@@ -272,10 +228,7 @@ fn parse_workload(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValu
         return NamedValues::default();
     };
     NamedValues(
-        entries
-            .iter()
-            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Start))
-            .collect(),
+        entries.iter().map(|entry| parse_named_value(sink, entry, TemplatePlace::Start)).collect(),
     )
 }
 
@@ -304,18 +257,14 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
     let kind = reader
         .require_entry(sink, "kind")
         .and_then(|entry| read_aliased_keyword(sink, entry, "secrets", "secret_manager"));
-    let provider = reader
-        .take_entry("provider")
-        .and_then(|entry| parse_provider(sink, entry));
+    let provider = reader.take_entry("provider").and_then(|entry| parse_provider(sink, entry));
     let auth = reader
         .take_entry("auth")
         .or(reader.take_entry("credential"))
         .map(|entry| parse_dynamic(sink, &entry.value));
     let mut entry = KeychainEntry {
         // A placeholder, so that the remaining keys are checked too.
-        name: name
-            .clone()
-            .unwrap_or_else(|| Spanned::new("".into(), Span::default())),
+        name: name.clone().unwrap_or_else(|| Spanned::new("".into(), Span::default())),
         kind: kind.unwrap_or(KeychainKind::Credential),
         scope: reader.take_entry("scope").and_then(|entry| {
             read_aliased_keyword::<KeychainScope>(sink, entry, "catalog", "shared")
@@ -326,18 +275,10 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
             .take_entry("map")
             .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
-        token: reader
-            .take_entry("token")
-            .map(|entry| parse_dynamic(sink, &entry.value)),
-        token_type: reader
-            .take_entry("token_type")
-            .and_then(|entry| read_text(sink, entry)),
-        endpoint: reader
-            .take_entry("endpoint")
-            .map(|entry| parse_dynamic(sink, &entry.value)),
-        method: reader
-            .take_entry("method")
-            .and_then(|entry| read_text(sink, entry)),
+        token: reader.take_entry("token").map(|entry| parse_dynamic(sink, &entry.value)),
+        token_type: reader.take_entry("token_type").and_then(|entry| read_text(sink, entry)),
+        endpoint: reader.take_entry("endpoint").map(|entry| parse_dynamic(sink, &entry.value)),
+        method: reader.take_entry("method").and_then(|entry| read_text(sink, entry)),
         headers: reader
             .take_entry("headers")
             .map(|entry| parse_named_values(sink, entry))
@@ -346,15 +287,9 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
             .take_entry("data")
             .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
-        auto_renew: reader
-            .take_entry("auto_renew")
-            .and_then(|entry| read_bool(sink, entry)),
-        region: reader
-            .take_entry("region")
-            .and_then(|entry| read_text(sink, entry)),
-        residency: reader
-            .take_entry("residency")
-            .and_then(|entry| read_keyword(sink, entry)),
+        auto_renew: reader.take_entry("auto_renew").and_then(|entry| read_bool(sink, entry)),
+        region: reader.take_entry("region").and_then(|entry| read_text(sink, entry)),
+        residency: reader.take_entry("residency").and_then(|entry| read_keyword(sink, entry)),
         allowed_regions: reader
             .take_entry("allowed_regions")
             .map(|entry| read_texts(sink, entry))
@@ -444,17 +379,10 @@ fn parse_workbook_task(
     let tool = reader
         .require_entry(sink, "tool")
         .and_then(|entry| parse_task(sink, &entry.value, name.clone(), context));
-    let assert = reader
-        .take_entry("assert")
-        .map(|entry| entry.value.to_json());
+    let assert = reader.take_entry("assert").map(|entry| entry.value.to_json());
     let sink_spec = reader.take_entry("sink").map(|entry| entry.value.to_json());
     reader.report_unread(sink);
-    Some(WorkbookTask {
-        name: name?,
-        tool: tool?,
-        assert,
-        sink: sink_spec,
-    })
+    Some(WorkbookTask { name: name?, tool: tool?, assert, sink: sink_spec })
 }
 
 fn parse_workflow(
@@ -495,9 +423,7 @@ fn parse_root_concurrency(
 ) -> Option<RootConcurrency> {
     sink.note_extension(entry.key_span, "concurrency");
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
-    let key = reader
-        .require_entry(sink, "key")
-        .and_then(|entry| parse_text_setting(sink, entry));
+    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
         .take_entry("limit")
         .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
@@ -514,15 +440,8 @@ fn parse_root_concurrency(
 }
 
 /// Kinds that are checked, and known kinds that are only stored.
-const KNOWN_KINDS: [&str; 7] = [
-    "Playbook",
-    "Subscription",
-    "Schedule",
-    "Tool",
-    "Model",
-    "Mcp",
-    "Agent",
-];
+const KNOWN_KINDS: [&str; 7] =
+    ["Playbook", "Subscription", "Schedule", "Tool", "Model", "Mcp", "Agent"];
 
 /// Reports an unknown kind.
 pub(super) fn report_unknown_kind(sink: &mut DiagnosticSink<'_>, span: Span, kind: &str) {

@@ -38,24 +38,14 @@ pub(super) fn parse_task_policy(
         .and_then(|entry| read_keyword::<OnUnmatched>(sink, entry));
     let rules = reader.take_entry("rules");
     reader.report_unread(sink);
-    let items = rules
-        .and_then(|rules| read_list(sink, rules))
-        .unwrap_or_default();
+    let items = rules.and_then(|rules| read_list(sink, rules)).unwrap_or_default();
     if items.is_empty() {
         let hint = "give 'rules' a list of {when, then} and at most one {else} at its end";
-        sink.add_with_hint(
-            Code::NP410,
-            entry.value.head_span(),
-            "policy has no rules",
-            hint,
-        );
+        sink.add_with_hint(Code::NP410, entry.value.head_span(), "policy has no rules", hint);
         return None;
     }
     let rules = parse_rules(sink, items);
-    Some(TaskPolicy {
-        on_unmatched: on_unmatched.unwrap_or_default(),
-        rules,
-    })
+    Some(TaskPolicy { on_unmatched: on_unmatched.unwrap_or_default(), rules })
 }
 
 fn parse_rules(sink: &mut DiagnosticSink<'_>, items: &[YamlNode]) -> Vec<PolicyRule> {
@@ -63,11 +53,7 @@ fn parse_rules(sink: &mut DiagnosticSink<'_>, items: &[YamlNode]) -> Vec<PolicyR
     let mut has_else = false;
     for item in items {
         if has_else {
-            sink.add_finding(
-                Code::NP415,
-                item.head_span(),
-                "rule after 'else' is never reached",
-            );
+            sink.add_finding(Code::NP415, item.head_span(), "rule after 'else' is never reached");
         }
         if let Some(rule) = parse_rule(sink, item) {
             has_else |= rule.test == RuleTest::Else;
@@ -81,11 +67,7 @@ fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRu
     let mut reader = MapReader::open(sink, "rules", "rule", node)?;
     let expr = reader.take_nullable("expr");
     if let Some(entry) = expr {
-        sink.add_finding(
-            Code::NP416,
-            entry.key_span,
-            "'expr' is not supported; use when",
-        );
+        sink.add_finding(Code::NP416, entry.key_span, "'expr' is not supported; use when");
     }
     let when = reader.take_entry("when");
     let otherwise = reader.take_nullable("else");
@@ -98,17 +80,11 @@ fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRu
                 || Some(RuleEffect::default()),
                 |entry| parse_then(sink, &entry.value),
             );
-            Some(PolicyRule {
-                test: test?,
-                then: then?,
-            })
+            Some(PolicyRule { test: test?, then: then? })
         }
         (None, Some(otherwise)) => {
             let then = parse_else(sink, otherwise, then_entry)?;
-            Some(PolicyRule {
-                test: RuleTest::Else,
-                then,
-            })
+            Some(PolicyRule { test: RuleTest::Else, then })
         }
         (None, None) => {
             if expr.is_none() {
@@ -131,16 +107,12 @@ fn parse_else(
     then_entry: Option<&YamlEntry>,
 ) -> Option<RuleEffect> {
     if otherwise.value.is_null() {
-        return then_entry.map_or_else(
-            || Some(RuleEffect::default()),
-            |entry| parse_then(sink, &entry.value),
-        );
+        return then_entry
+            .map_or_else(|| Some(RuleEffect::default()), |entry| parse_then(sink, &entry.value));
     }
     if otherwise.value.get("then").is_some() {
         let mut reader = MapReader::open(sink, "else", "else", &otherwise.value)?;
-        let inner = reader
-            .take_entry("then")
-            .and_then(|entry| parse_then(sink, &entry.value));
+        let inner = reader.take_entry("then").and_then(|entry| parse_then(sink, &entry.value));
         reader.report_unread(sink);
         return inner;
     }
@@ -158,10 +130,8 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
         Some((_, Some("retry"))) => Some(RuleAction::Retry(parse_retry(sink, &mut reader))),
         Some((_, Some("jump"))) => parse_jump(sink, &mut reader, node),
         Some((entry, Some(other))) => {
-            let message = format!(
-                "'{other}' is not an action; use one of {}",
-                RuleAction::WORDS.join(", ")
-            );
+            let message =
+                format!("'{other}' is not an action; use one of {}", RuleAction::WORDS.join(", "));
             sink.add_with_suggestion(
                 Code::NP412,
                 entry.value.span,
@@ -178,18 +148,13 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
         }
     };
     reader.report_unread(sink);
-    Some(RuleEffect {
-        action: action?,
-        set: writes,
-    })
+    Some(RuleEffect { action: action?, set: writes })
 }
 
 fn parse_writes(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> SetClause {
     let mut writes = reader
         .take_entry("set")
-        .map_or_else(SetClause::default, |entry| {
-            parse_set(sink, entry, SetPlace::Task)
-        });
+        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Task));
     for (old, prefix) in [("set_ctx", "ctx."), ("set_iter", "iter.")] {
         if let Some(entry) = reader.take_entry(old) {
             report_deprecated_key(
@@ -214,9 +179,7 @@ fn parse_retry(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> Ret
             let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
             Some(Spanned::new(attempts, entry.value.span))
         }),
-        backoff: reader
-            .take_entry("backoff")
-            .and_then(|entry| read_keyword(sink, entry)),
+        backoff: reader.take_entry("backoff").and_then(|entry| read_keyword(sink, entry)),
         delay: reader
             .take_entry("delay")
             .and_then(|entry| parse_setting(sink, &entry.value, read_duration)),
@@ -263,30 +226,18 @@ pub(super) fn parse_legacy_retry(
     entry: &YamlEntry,
 ) -> Option<PolicyRule> {
     let hint = "write spec.policy.rules: [{when: \"{{ output.error.retryable }}\", then: {do: retry, attempts: 3}}]";
-    sink.add_with_hint(
-        Code::NP019,
-        entry.key_span,
-        "'retry' was read as a policy rule",
-        hint,
-    );
+    sink.add_with_hint(Code::NP019, entry.key_span, "'retry' was read as a policy rule", hint);
     let mut reader = MapReader::open(sink, "retry", "retry", &entry.value)?;
     let attempts = reader.take_entry("max_attempts").and_then(|entry| {
         let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
         Some(Spanned::new(attempts, entry.value.span))
     });
-    let kinds = reader
-        .take_entry("retry_on")
-        .map(|entry| read_texts(sink, entry))
-        .unwrap_or_default();
-    let retry = RetryPolicy {
-        attempts,
-        ..parse_retry(sink, &mut reader)
-    };
+    let kinds =
+        reader.take_entry("retry_on").map(|entry| read_texts(sink, entry)).unwrap_or_default();
+    let retry = RetryPolicy { attempts, ..parse_retry(sink, &mut reader) };
     reader.report_unread(sink);
-    let kinds: Vec<String> = kinds
-        .iter()
-        .map(|kind| format!("'{}'", kind.replace('\'', "")))
-        .collect();
+    let kinds: Vec<String> =
+        kinds.iter().map(|kind| format!("'{}'", kind.replace('\'', ""))).collect();
     let text = if kinds.is_empty() {
         "{{ output.status == 'error' }}".to_owned()
     } else {
@@ -298,18 +249,12 @@ pub(super) fn parse_legacy_retry(
     let test = Condition::Test(Template::parse_condition(&text).ok()?);
     Some(PolicyRule {
         test: RuleTest::When(Spanned::new(test, entry.value.span)),
-        then: RuleEffect {
-            action: RuleAction::Retry(retry),
-            set: SetClause::default(),
-        },
+        then: RuleEffect { action: RuleAction::Retry(retry), set: SetClause::default() },
     })
 }
 
 impl Default for RuleEffect {
     fn default() -> Self {
-        Self {
-            action: RuleAction::Continue,
-            set: SetClause::default(),
-        }
+        Self { action: RuleAction::Continue, set: SetClause::default() }
     }
 }

@@ -30,18 +30,12 @@ impl<'n> MapReader<'n> {
             report_wrong_type(sink, key, "a map", node);
             return None;
         };
-        Some(Self {
-            node,
-            entries,
-            context,
-            read_keys: Vec::new(),
-        })
+        Some(Self { node, entries, context, read_keys: Vec::new() })
     }
 
     /// Returns the entry of a key, treating null as absent.
     pub(super) fn take_entry(&mut self, key: &'static str) -> Option<&'n YamlEntry> {
-        self.take_nullable(key)
-            .filter(|entry| !entry.value.is_null())
+        self.take_nullable(key).filter(|entry| !entry.value.is_null())
     }
 
     /// Returns the entry of a key, including null.
@@ -71,9 +65,7 @@ impl<'n> MapReader<'n> {
 
     /// Returns the entries that have not been read.
     pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'n YamlEntry> {
-        self.entries
-            .iter()
-            .filter(|entry| !self.read_keys.contains(&&*entry.key))
+        self.entries.iter().filter(|entry| !self.read_keys.contains(&&*entry.key))
     }
 
     /// Reports the entries that have not been read.
@@ -108,10 +100,7 @@ pub(super) fn read_text(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Opt
         }
         NodeValue::Plain(_) => {
             let span = entry.value.span;
-            let written = sink
-                .source
-                .text()
-                .get(span.start as usize..span.end as usize);
+            let written = sink.source.text().get(span.start as usize..span.end as usize);
             Some(written.unwrap_or_default().into())
         }
     }
@@ -147,12 +136,8 @@ pub(super) fn read_integer(
     if range.contains(value) {
         return Some(*value);
     }
-    let message = format!(
-        "{} = {value} is out of range {}..{}",
-        entry.key,
-        range.start(),
-        range.end()
-    );
+    let message =
+        format!("{} = {value} is out of range {}..{}", entry.key, range.start(), range.end());
     sink.add_finding(Code::NP704, entry.value.span, message);
     None
 }
@@ -283,9 +268,7 @@ pub(super) fn read_list<'n>(
 /// if allowed, hyphens.
 pub(super) fn is_name(text: &str, hyphens: bool) -> bool {
     let mut chars = text.chars();
-    let has_valid_start = chars
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let has_valid_start = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     has_valid_start
         && text.len() <= 128
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || (hyphens && c == '-'))
@@ -302,11 +285,7 @@ pub(super) fn read_name(
         return Some(name);
     }
     let message = format!("'{}' is not a valid name", name.value);
-    let allowed = if hyphens {
-        "letters, digits, '_' and '-'"
-    } else {
-        "letters, digits and '_'"
-    };
+    let allowed = if hyphens { "letters, digits, '_' and '-'" } else { "letters, digits and '_'" };
     let hint = format!("a name has at most 128 {allowed}, and starts with a letter or '_'");
     sink.add_with_hint(Code::NP013, entry.value.span, message, hint);
     None

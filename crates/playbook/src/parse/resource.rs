@@ -25,9 +25,7 @@ pub(super) fn parse_resource<T>(
     let mut reader = MapReader::open(sink, "document", context, root)?;
     reader.mark_known(["apiVersion", "kind"]);
     let metadata = parse_metadata(sink, &mut reader);
-    let spec = reader
-        .require_entry(sink, "spec")
-        .and_then(|entry| parse_spec(sink, &entry.value));
+    let spec = reader.require_entry(sink, "spec").and_then(|entry| parse_spec(sink, &entry.value));
     reader.report_unread(sink);
     Some((metadata?, spec?))
 }
@@ -52,9 +50,7 @@ pub(super) fn require_literal(
     reader: &mut MapReader<'_>,
     key: &'static str,
 ) -> Option<Arc<str>> {
-    reader
-        .require_entry(sink, key)
-        .and_then(|entry| read_literal(sink, entry))
+    reader.require_entry(sink, key).and_then(|entry| read_literal(sink, entry))
 }
 
 /// Reads a list of literal strings with their positions. A single string is accepted as a list of
@@ -63,10 +59,7 @@ pub(super) fn read_literals(
     sink: &mut DiagnosticSink<'_>,
     entry: &YamlEntry,
 ) -> Vec<Spanned<Arc<str>>> {
-    let items = entry
-        .value
-        .as_list()
-        .unwrap_or(std::slice::from_ref(&entry.value));
+    let items = entry.value.as_list().unwrap_or(std::slice::from_ref(&entry.value));
     let mut literals = Vec::with_capacity(items.len());
     for item in items {
         match item.as_text() {
@@ -82,11 +75,7 @@ pub(super) fn read_literals(
 
 fn check_literal(sink: &mut DiagnosticSink<'_>, key: &str, span: Span, text: &str) -> bool {
     if text.trim().is_empty() {
-        sink.add_finding(
-            Code::NP006,
-            span,
-            format!("'{key}' must be text, found an empty string"),
-        );
+        sink.add_finding(Code::NP006, span, format!("'{key}' must be text, found an empty string"));
         return false;
     }
     if is_template(text) {
@@ -143,9 +132,7 @@ pub(super) fn read_millis(
     entry: &YamlEntry,
     range: RangeInclusive<i64>,
 ) -> Option<Millis> {
-    read_integer(sink, entry, range)
-        .and_then(|ms| u64::try_from(ms).ok())
-        .map(Millis::from_ms)
+    read_integer(sink, entry, range).and_then(|ms| u64::try_from(ms).ok()).map(Millis::from_ms)
 }
 
 /// Reads a duration in whole seconds within a range.
@@ -166,10 +153,7 @@ pub(super) fn read_whole_seconds(
         sink.add_finding(Code::NP704, span, message);
         return None;
     }
-    if !duration
-        .as_ms()
-        .is_multiple_of(Millis::from_secs(1).as_ms())
-    {
+    if !duration.as_ms().is_multiple_of(Millis::from_secs(1).as_ms()) {
         sink.add_finding(
             Code::NP012,
             span,
@@ -197,12 +181,7 @@ pub(super) fn report_no_effect(
     entry: &YamlEntry,
     hint: impl Into<String>,
 ) {
-    sink.add_with_hint(
-        Code::NP018,
-        entry.key_span,
-        format!("'{}' has no effect", entry.key),
-        hint,
-    );
+    sink.add_with_hint(Code::NP018, entry.key_span, format!("'{}' has no effect", entry.key), hint);
 }
 
 /// Reads a string or a number, the form of values in a directive's `map`.

@@ -22,17 +22,9 @@ pub(super) fn parse_router(
 ) -> Option<Router> {
     match &entry.value.value {
         NodeValue::Text(target) => {
-            report_deprecated_next(
-                sink,
-                entry,
-                &format!("next: {{arcs: [{{step: {target}}}]}}"),
-            );
+            report_deprecated_next(sink, entry, &format!("next: {{arcs: [{{step: {target}}}]}}"));
             let arc = unconditional_arc(&entry.value)?;
-            Some(Router::new(
-                RouterMode::Exclusive,
-                NoMatch::Complete,
-                vec![arc],
-            ))
+            Some(Router::new(RouterMode::Exclusive, NoMatch::Complete, vec![arc]))
         }
         NodeValue::List(items) => {
             let only_names = items.iter().all(|item| item.as_text().is_some());
@@ -42,10 +34,7 @@ pub(super) fn parse_router(
                 None if only_names => RouterMode::Inclusive,
                 None => RouterMode::Exclusive,
             };
-            let arcs = items
-                .iter()
-                .filter_map(|item| parse_legacy_arc(sink, item))
-                .collect();
+            let arcs = items.iter().filter_map(|item| parse_legacy_arc(sink, item)).collect();
             Some(Router::new(mode, NoMatch::Complete, arcs))
         }
         NodeValue::Map(_) => parse_canonical_router(sink, entry, legacy),
@@ -62,9 +51,8 @@ fn parse_canonical_router(
     legacy: LegacyMode,
 ) -> Option<Router> {
     let mut reader = MapReader::open(sink, "next", "next", &entry.value)?;
-    let (mode, on_no_match) = reader
-        .take_entry("spec")
-        .map_or((None, None), |spec| parse_router_spec(sink, spec));
+    let (mode, on_no_match) =
+        reader.take_entry("spec").map_or((None, None), |spec| parse_router_spec(sink, spec));
     let arcs = reader
         .require_entry(sink, "arcs")
         .and_then(|arcs| read_list(sink, arcs))
@@ -84,12 +72,9 @@ fn parse_router_spec(
     let Some(mut reader) = MapReader::open(sink, "spec", "next.spec", &entry.value) else {
         return (None, None);
     };
-    let mode = reader
-        .take_entry("mode")
-        .and_then(|entry| read_keyword(sink, entry));
-    let on_no_match = reader
-        .take_entry("on_no_match")
-        .and_then(|entry| parse_no_match(sink, entry));
+    let mode = reader.take_entry("mode").and_then(|entry| read_keyword(sink, entry));
+    let on_no_match =
+        reader.take_entry("on_no_match").and_then(|entry| parse_no_match(sink, entry));
     reader.report_unread(sink);
     (mode, on_no_match)
 }
@@ -110,18 +95,14 @@ fn parse_no_match(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<No
 
 fn parse_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc> {
     let mut reader = MapReader::open(sink, "arcs", "arc", node)?;
-    let step = reader
-        .require_entry(sink, "step")
-        .and_then(|entry| read_spanned_text(sink, entry));
+    let step = reader.require_entry(sink, "step").and_then(|entry| read_spanned_text(sink, entry));
     // An invalid condition is not the same as an absent one: the arc counts as conditional.
     let when = reader.take_entry("when").map(|entry| {
         parse_when(sink, entry).unwrap_or(Spanned::new(Condition::Fixed(false), entry.value.span))
     });
     let mut writes = reader
         .take_entry("set")
-        .map_or_else(SetClause::default, |entry| {
-            parse_set(sink, entry, SetPlace::Step)
-        });
+        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Step));
     if let Some(args) = reader.take_entry("args") {
         report_deprecated_key(sink, args.key_span, "args", "set");
         for entry in parse_set(sink, args, SetPlace::Step).0 {
@@ -129,28 +110,16 @@ fn parse_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc>
         }
     }
     reader.report_unread(sink);
-    Some(RouteArc {
-        step: step?,
-        when,
-        set: writes,
-    })
+    Some(RouteArc { step: step?, when, set: writes })
 }
 
 fn parse_legacy_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc> {
-    if node.as_text().is_some() {
-        unconditional_arc(node)
-    } else {
-        parse_arc(sink, node)
-    }
+    if node.as_text().is_some() { unconditional_arc(node) } else { parse_arc(sink, node) }
 }
 
 fn unconditional_arc(node: &YamlNode) -> Option<RouteArc> {
     let step = Spanned::new(node.as_text()?.clone(), node.span);
-    Some(RouteArc {
-        step,
-        when: None,
-        set: SetClause::default(),
-    })
+    Some(RouteArc { step, when: None, set: SetClause::default() })
 }
 
 fn report_deprecated_next(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, replacement: &str) {
@@ -168,9 +137,5 @@ pub(super) fn report_deprecated_key(
     old: &str,
     new: &str,
 ) {
-    sink.add_finding(
-        Code::NP016,
-        span,
-        format!("deprecated form '{old}'; write '{new}'"),
-    );
+    sink.add_finding(Code::NP016, span, format!("deprecated form '{old}'; write '{new}'"));
 }

@@ -38,48 +38,32 @@ pub(super) fn parse_schedule(
     api_version: Option<Arc<str>>,
 ) -> Option<Schedule> {
     let (metadata, spec) = parse_resource(sink, root, "schedule", parse_schedule_spec)?;
-    Some(Schedule {
-        api_version: api_version?,
-        kind: "Schedule".into(),
-        metadata,
-        spec,
-    })
+    Some(Schedule { api_version: api_version?, kind: "Schedule".into(), metadata, spec })
 }
 
 fn parse_schedule_spec(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<ScheduleSpec> {
     let mut reader = MapReader::open(sink, "spec", "spec", node)?;
     let timing = parse_timing(sink, &mut reader, node);
     let timezone = parse_timezone(sink, &mut reader, timing.as_ref());
-    let playbook = reader
-        .require_entry(sink, "playbook")
-        .and_then(|entry| read_playbook_path(sink, entry));
-    let version = reader
-        .take_entry("version")
-        .and_then(|entry| read_count(sink, entry, 1));
-    let payload = reader
-        .take_entry("payload")
-        .map(|entry| parse_payload(sink, entry))
-        .unwrap_or_default();
+    let playbook =
+        reader.require_entry(sink, "playbook").and_then(|entry| read_playbook_path(sink, entry));
+    let version = reader.take_entry("version").and_then(|entry| read_count(sink, entry, 1));
+    let payload =
+        reader.take_entry("payload").map(|entry| parse_payload(sink, entry)).unwrap_or_default();
     let overlap = reader
         .take_entry("overlap")
         .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    let misfire = reader
-        .take_entry("misfire")
-        .map(|entry| parse_misfire(sink, entry))
-        .unwrap_or_default();
-    let enabled = reader
-        .take_entry("enabled")
-        .and_then(|entry| read_bool(sink, entry))
-        .unwrap_or(true);
+    let misfire =
+        reader.take_entry("misfire").map(|entry| parse_misfire(sink, entry)).unwrap_or_default();
+    let enabled =
+        reader.take_entry("enabled").and_then(|entry| read_bool(sink, entry)).unwrap_or(true);
     let (start, end) = parse_firing_period(sink, &mut reader);
     let jitter = parse_jitter(sink, &mut reader, timing.as_ref());
-    let concurrency = reader
-        .take_entry("concurrency")
-        .and_then(|entry| parse_schedule_concurrency(sink, entry));
-    let priority = reader
-        .take_entry("priority")
-        .and_then(|entry| read_integer(sink, entry, -100..=100));
+    let concurrency =
+        reader.take_entry("concurrency").and_then(|entry| parse_schedule_concurrency(sink, entry));
+    let priority =
+        reader.take_entry("priority").and_then(|entry| read_integer(sink, entry, -100..=100));
     reader.report_unread(sink);
     Some(ScheduleSpec {
         timing: timing?.value,
@@ -190,11 +174,7 @@ fn parse_timezone(
         return TimeZone::UTC;
     };
     if timing.is_some_and(|timing| matches!(timing.value, ScheduleTiming::Every(_))) {
-        report_no_effect(
-            sink,
-            entry,
-            "a fixed interval does not depend on the time zone",
-        );
+        report_no_effect(sink, entry, "a fixed interval does not depend on the time zone");
     }
     zone
 }
@@ -205,10 +185,7 @@ fn parse_payload(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValue
         return NamedValues::default();
     };
     NamedValues(
-        entries
-            .iter()
-            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Start))
-            .collect(),
+        entries.iter().map(|entry| parse_named_value(sink, entry, TemplatePlace::Start)).collect(),
     )
 }
 
@@ -234,25 +211,13 @@ fn parse_firing_period(
     sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
 ) -> (Option<Timestamp>, Option<Timestamp>) {
-    let start = reader
-        .take_entry("start")
-        .and_then(|entry| read_time(sink, entry));
-    let end = reader
-        .take_entry("end")
-        .and_then(|entry| read_time(sink, entry));
+    let start = reader.take_entry("start").and_then(|entry| read_time(sink, entry));
+    let end = reader.take_entry("end").and_then(|entry| read_time(sink, entry));
     if let (Some(start), Some(end)) = (&start, &end)
         && start.value >= end.value
     {
-        let message = format!(
-            "start {} cannot be combined with end {}",
-            start.value, end.value
-        );
-        report_conflict(
-            sink,
-            [start.span, end.span],
-            message,
-            "the end must be after the start",
-        );
+        let message = format!("start {} cannot be combined with end {}", start.value, end.value);
+        report_conflict(sink, [start.span, end.span], message, "the end must be after the start");
     }
     (start.map(|start| start.value), end.map(|end| end.value))
 }
@@ -262,10 +227,8 @@ fn read_time(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Spanned
     match Timestamp::parse(&text) {
         Ok(time) => Some(Spanned::new(time, entry.value.span)),
         Err(error) => {
-            let message = format!(
-                "'{}' must be a time with a UTC offset, found '{text}'",
-                entry.key
-            );
+            let message =
+                format!("'{}' must be a time with a UTC offset, found '{text}'", entry.key);
             sink.add_with_hint(Code::NP006, entry.value.span, message, error.to_string());
             None
         }
@@ -281,10 +244,7 @@ fn parse_jitter(
         return Millis::ZERO;
     };
     let jitter = read_whole_seconds(sink, entry, JITTER_RANGE).unwrap_or_default();
-    if let Some(Spanned {
-        value: ScheduleTiming::Every(every),
-        span,
-    }) = timing
+    if let Some(Spanned { value: ScheduleTiming::Every(every), span }) = timing
         && jitter >= *every
     {
         let message = format!("jitter {jitter} cannot be combined with every {every}");
@@ -303,15 +263,10 @@ fn parse_schedule_concurrency(
     entry: &YamlEntry,
 ) -> Option<ConcurrencyLimit> {
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
-    let key = reader
-        .require_entry(sink, "key")
-        .and_then(|entry| parse_text_setting(sink, entry));
+    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
         .take_entry("limit")
         .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
     reader.report_unread(sink);
-    Some(ConcurrencyLimit {
-        key: key?,
-        limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
-    })
+    Some(ConcurrencyLimit { key: key?, limit: limit.unwrap_or(Spanned::new(1, entry.value.span)) })
 }

@@ -33,46 +33,31 @@ const UNSUPPORTED_STEP_KEYS: [(&str, &str); 8] = [
 ];
 
 /// Parses a step.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one line per key, in the order of the language"
-)]
+#[expect(clippy::too_many_lines, reason = "one line per key, in the order of the language")]
 pub(super) fn parse_step(
     sink: &mut DiagnosticSink<'_>,
     node: &YamlNode,
     context: ToolContext<'_>,
 ) -> Option<Step> {
     let mut reader = MapReader::open(sink, "workflow", "step", node)?;
-    let name = reader
-        .require_entry(sink, "step")
-        .and_then(|entry| read_name(sink, entry, true));
+    let name = reader.require_entry(sink, "step").and_then(|entry| read_name(sink, entry, true));
     for (key, replacement) in UNSUPPORTED_STEP_KEYS {
         if let Some(entry) = reader.take_nullable(key) {
             let message = format!("'{key}' is not supported on a step; use {replacement}");
             sink.add_finding(Code::NP103, entry.key_span, message);
         }
     }
-    let desc = reader
-        .take_entry("desc")
-        .and_then(|entry| read_text(sink, entry));
-    let when = reader
-        .take_entry("when")
-        .and_then(|entry| parse_when(sink, entry));
-    let (spec, legacy_mode) = reader
-        .take_entry("spec")
-        .map(|entry| parse_step_spec(sink, entry))
-        .unwrap_or_default();
-    let mut input = reader
-        .take_entry("input")
-        .map(|entry| parse_named_values(sink, entry))
-        .unwrap_or_default();
+    let desc = reader.take_entry("desc").and_then(|entry| read_text(sink, entry));
+    let when = reader.take_entry("when").and_then(|entry| parse_when(sink, entry));
+    let (spec, legacy_mode) =
+        reader.take_entry("spec").map(|entry| parse_step_spec(sink, entry)).unwrap_or_default();
+    let mut input =
+        reader.take_entry("input").map(|entry| parse_named_values(sink, entry)).unwrap_or_default();
     if let Some(args) = reader.take_entry("args") {
         report_deprecated_key(sink, args.key_span, "args", "input");
         input.add_missing(parse_named_values(sink, args));
     }
-    let looping = reader
-        .take_entry("loop")
-        .map(|entry| parse_loop(sink, entry));
+    let looping = reader.take_entry("loop").map(|entry| parse_loop(sink, entry));
     let tool = match (&name, reader.take_entry("tool")) {
         (Some(name), Some(entry)) => parse_tool(sink, entry, name, context),
         (Some(name), None) => {
@@ -89,21 +74,12 @@ pub(super) fn parse_step(
     };
     let set = reader
         .take_entry("set")
-        .map_or_else(SetClause::default, |entry| {
-            parse_set(sink, entry, SetPlace::Step)
-        });
-    let output = reader
-        .take_entry("output")
-        .and_then(|entry| parse_output(sink, entry));
-    let next = reader
-        .take_entry("next")
-        .and_then(|entry| parse_router(sink, entry, legacy_mode));
-    let concurrency = reader
-        .take_entry("concurrency")
-        .and_then(|entry| parse_step_concurrency(sink, entry));
-    let priority = reader
-        .take_entry("priority")
-        .and_then(|entry| parse_priority(sink, entry));
+        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Step));
+    let output = reader.take_entry("output").and_then(|entry| parse_output(sink, entry));
+    let next = reader.take_entry("next").and_then(|entry| parse_router(sink, entry, legacy_mode));
+    let concurrency =
+        reader.take_entry("concurrency").and_then(|entry| parse_step_concurrency(sink, entry));
+    let priority = reader.take_entry("priority").and_then(|entry| parse_priority(sink, entry));
     reader.report_unread(sink);
     // An invalid loop is not the same as no loop: such a step is not part of the model.
     let looping = match looping {
@@ -130,38 +106,20 @@ fn parse_step_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> (StepSpe
     let Some(mut reader) = MapReader::open(sink, "spec", "step.spec", &entry.value) else {
         return Default::default();
     };
-    let timeout = reader
-        .take_entry("timeout")
-        .and_then(|entry| read_duration(sink, &entry.value));
-    let (policy, lifecycle_timeout) = reader
-        .take_entry("policy")
-        .map(|entry| parse_step_policy(sink, entry))
-        .unwrap_or_default();
-    let cache = reader
-        .take_entry("cache")
-        .and_then(|entry| parse_cache(sink, entry));
+    let timeout = reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value));
+    let (policy, lifecycle_timeout) =
+        reader.take_entry("policy").map(|entry| parse_step_policy(sink, entry)).unwrap_or_default();
+    let cache = reader.take_entry("cache").and_then(|entry| parse_cache(sink, entry));
     let legacy_mode = reader.take_entry("next_mode").and_then(|entry| {
         report_deprecated_key(sink, entry.key_span, "next_mode", "next: {spec: {mode: …}}");
         read_keyword::<RouterMode>(sink, entry).map(|mode| Spanned::new(mode, entry.value.span))
     });
     if let Some(entry) = reader.take_nullable("on_error") {
         let hint = "catch a failure with an arc: when: \"{{ event.name == 'call.error' }}\"";
-        sink.add_with_hint(
-            Code::NP018,
-            entry.key_span,
-            "'on_error' has no effect",
-            hint,
-        );
+        sink.add_with_hint(Code::NP018, entry.key_span, "'on_error' has no effect", hint);
     }
     reader.report_unread(sink);
-    (
-        StepSpec {
-            timeout: timeout.or(lifecycle_timeout),
-            policy,
-            cache,
-        },
-        legacy_mode,
-    )
+    (StepSpec { timeout: timeout.or(lifecycle_timeout), policy, cache }, legacy_mode)
 }
 
 fn parse_step_policy(
@@ -171,10 +129,8 @@ fn parse_step_policy(
     let Some(mut reader) = MapReader::open(sink, "policy", "step.spec.policy", &entry.value) else {
         return Default::default();
     };
-    let admit = reader
-        .take_entry("admit")
-        .map(|entry| parse_admission(sink, entry))
-        .unwrap_or_default();
+    let admit =
+        reader.take_entry("admit").map(|entry| parse_admission(sink, entry)).unwrap_or_default();
     let (lifecycle, timeout) = reader
         .take_entry("lifecycle")
         .map(|entry| parse_lifecycle(sink, entry))
@@ -185,15 +141,7 @@ fn parse_step_policy(
         .unwrap_or_default();
     let emit = reader.take_entry("emit").map(|entry| entry.value.to_json());
     reader.report_unread(sink);
-    (
-        StepPolicy {
-            admit,
-            lifecycle,
-            failure: FailurePolicy { mode: failure },
-            emit,
-        },
-        timeout,
-    )
+    (StepPolicy { admit, lifecycle, failure: FailurePolicy { mode: failure }, emit }, timeout)
 }
 
 fn parse_lifecycle(
@@ -203,21 +151,17 @@ fn parse_lifecycle(
     let Some(mut reader) = MapReader::open(sink, "lifecycle", "lifecycle", &entry.value) else {
         return Default::default();
     };
-    let timeout = reader
-        .take_entry("timeout_s")
-        .and_then(|entry| read_duration(sink, &entry.value));
-    let deadline = reader
-        .take_entry("deadline_s")
-        .and_then(|entry| read_duration(sink, &entry.value));
+    let timeout =
+        reader.take_entry("timeout_s").and_then(|entry| read_duration(sink, &entry.value));
+    let deadline =
+        reader.take_entry("deadline_s").and_then(|entry| read_duration(sink, &entry.value));
     reader.report_unread(sink);
     (Lifecycle { deadline }, timeout)
 }
 
 fn parse_failure(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<FailureMode> {
     let mut reader = MapReader::open(sink, "failure", "failure", &entry.value)?;
-    let mode = reader
-        .take_entry("mode")
-        .and_then(|entry| read_keyword(sink, entry));
+    let mode = reader.take_entry("mode").and_then(|entry| read_keyword(sink, entry));
     reader.report_unread(sink);
     mode
 }
@@ -226,15 +170,10 @@ fn parse_admission(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<Admi
     let Some(mut reader) = MapReader::open(sink, "admit", "admit", &entry.value) else {
         return Vec::new();
     };
-    let rules = reader
-        .take_entry("rules")
-        .and_then(|entry| read_list(sink, entry))
-        .unwrap_or_default();
+    let rules =
+        reader.take_entry("rules").and_then(|entry| read_list(sink, entry)).unwrap_or_default();
     reader.report_unread(sink);
-    rules
-        .iter()
-        .filter_map(|rule| parse_admit_rule(sink, rule))
-        .collect()
+    rules.iter().filter_map(|rule| parse_admit_rule(sink, rule)).collect()
 }
 
 fn parse_admit_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<AdmitRule> {
@@ -255,17 +194,10 @@ fn parse_admit_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<Ad
                 then = reader.take_entry("then").or(then);
                 reader.report_unread(sink);
             }
-            Some(AdmitRule {
-                when: None,
-                allow: parse_allow(sink, then, node)?,
-            })
+            Some(AdmitRule { when: None, allow: parse_allow(sink, then, node)? })
         }
         (None, None) => {
-            sink.add_finding(
-                Code::NP411,
-                node.head_span(),
-                "rule has neither 'when' nor 'else'",
-            );
+            sink.add_finding(Code::NP411, node.head_span(), "rule has neither 'when' nor 'else'");
             None
         }
     }
@@ -277,17 +209,11 @@ fn parse_allow(
     rule: &YamlNode,
 ) -> Option<bool> {
     let Some(then) = then else {
-        sink.add_finding(
-            Code::NP005,
-            rule.head_span(),
-            "admit rule lacks required key 'then'",
-        );
+        sink.add_finding(Code::NP005, rule.head_span(), "admit rule lacks required key 'then'");
         return None;
     };
     let mut reader = MapReader::open(sink, "then", "then", &then.value)?;
-    let allow = reader
-        .require_entry(sink, "allow")
-        .and_then(|entry| read_bool(sink, entry));
+    let allow = reader.require_entry(sink, "allow").and_then(|entry| read_bool(sink, entry));
     reader.report_unread(sink);
     allow
 }
@@ -295,22 +221,12 @@ fn parse_allow(
 fn parse_cache(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<StepCache> {
     sink.note_extension(entry.key_span, "spec.cache");
     let mut reader = MapReader::open(sink, "cache", "cache", &entry.value)?;
-    let key = reader
-        .require_entry(sink, "key")
-        .and_then(|entry| parse_text_setting(sink, entry));
-    let ttl = reader
-        .take_entry("ttl")
-        .and_then(|entry| read_duration(sink, &entry.value));
-    let scope = reader
-        .take_entry("scope")
-        .and_then(|entry| read_keyword(sink, entry))
-        .unwrap_or_default();
+    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
+    let ttl = reader.take_entry("ttl").and_then(|entry| read_duration(sink, &entry.value));
+    let scope =
+        reader.take_entry("scope").and_then(|entry| read_keyword(sink, entry)).unwrap_or_default();
     reader.report_unread(sink);
-    Some(StepCache {
-        key: key?,
-        ttl,
-        scope,
-    })
+    Some(StepCache { key: key?, ttl, scope })
 }
 
 fn parse_step_concurrency(
@@ -319,17 +235,12 @@ fn parse_step_concurrency(
 ) -> Option<ConcurrencyLimit> {
     sink.note_extension(entry.key_span, "concurrency");
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
-    let key = reader
-        .require_entry(sink, "key")
-        .and_then(|entry| parse_text_setting(sink, entry));
+    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
         .take_entry("limit")
         .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
     reader.report_unread(sink);
-    Some(ConcurrencyLimit {
-        key: key?,
-        limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
-    })
+    Some(ConcurrencyLimit { key: key?, limit: limit.unwrap_or(Spanned::new(1, entry.value.span)) })
 }
 
 /// Parses the priority of a step or playbook.
@@ -338,8 +249,6 @@ pub(super) fn parse_priority(
     entry: &YamlEntry,
 ) -> Option<Spanned<ValueOrTemplate<i64>>> {
     sink.note_extension(entry.key_span, "priority");
-    let value = parse_setting(sink, &entry.value, |sink, _| {
-        read_integer(sink, entry, -100..=100)
-    })?;
+    let value = parse_setting(sink, &entry.value, |sink, _| read_integer(sink, entry, -100..=100))?;
     Some(Spanned::new(value, entry.value.span))
 }

@@ -33,12 +33,7 @@ pub(super) fn parse_subscription(
     api_version: Option<Arc<str>>,
 ) -> Option<Subscription> {
     let (metadata, spec) = parse_resource(sink, root, "subscription", parse_subscription_spec)?;
-    Some(Subscription {
-        api_version: api_version?,
-        kind: "Subscription".into(),
-        metadata,
-        spec,
-    })
+    Some(Subscription { api_version: api_version?, kind: "Subscription".into(), metadata, spec })
 }
 
 fn parse_subscription_spec(
@@ -56,24 +51,17 @@ fn parse_subscription_spec(
         .take_entry("runtime")
         .map(|entry| parse_fetch_config(sink, entry))
         .unwrap_or_default();
-    let dispatch = reader
-        .require_entry(sink, "dispatch")
-        .and_then(|entry| parse_dispatch(sink, entry));
-    let dedup = reader
-        .take_entry("dedup")
-        .map(|entry| parse_dedup(sink, entry))
-        .unwrap_or_default();
-    let limits = reader
-        .take_entry("limits")
-        .map(|entry| parse_limits(sink, entry))
-        .unwrap_or_default();
+    let dispatch =
+        reader.require_entry(sink, "dispatch").and_then(|entry| parse_dispatch(sink, entry));
+    let dedup =
+        reader.take_entry("dedup").map(|entry| parse_dedup(sink, entry)).unwrap_or_default();
+    let limits =
+        reader.take_entry("limits").map(|entry| parse_limits(sink, entry)).unwrap_or_default();
     let headers = reader
         .take_entry("headers")
         .map(|entry| headers::parse_headers(sink, entry))
         .unwrap_or_default();
-    let spool = reader
-        .take_entry("spool")
-        .and_then(|entry| spool::parse_spool(sink, entry));
+    let spool = reader.take_entry("spool").and_then(|entry| spool::parse_spool(sink, entry));
     reader.report_unread(sink);
     let spec = SubscriptionSpec {
         source: source?,
@@ -88,10 +76,7 @@ fn parse_subscription_spec(
     };
     if spec.source.mode() == SourceMode::Push {
         for key in ["batch", "timeout_ms"] {
-            let entries = node
-                .get("runtime")
-                .and_then(YamlNode::as_map)
-                .unwrap_or_default();
+            let entries = node.get("runtime").and_then(YamlNode::as_map).unwrap_or_default();
             if let Some(entry) = entries.iter().find(|entry| &*entry.key == key) {
                 report_no_effect(sink, entry, "pushed messages are not fetched");
             }
@@ -102,21 +87,11 @@ fn parse_subscription_spec(
 
 fn parse_connection(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> SourceConnection {
     SourceConnection {
-        auth: reader
-            .take_entry("auth")
-            .and_then(|entry| read_spanned_literal(sink, entry)),
-        url: reader
-            .take_entry("url")
-            .and_then(|entry| read_literal(sink, entry)),
-        user: reader
-            .take_entry("user")
-            .and_then(|entry| read_literal(sink, entry)),
-        password: reader
-            .take_entry("password")
-            .and_then(|entry| read_literal(sink, entry)),
-        token: reader
-            .take_entry("token")
-            .and_then(|entry| read_literal(sink, entry)),
+        auth: reader.take_entry("auth").and_then(|entry| read_spanned_literal(sink, entry)),
+        url: reader.take_entry("url").and_then(|entry| read_literal(sink, entry)),
+        user: reader.take_entry("user").and_then(|entry| read_literal(sink, entry)),
+        password: reader.take_entry("password").and_then(|entry| read_literal(sink, entry)),
+        token: reader.take_entry("token").and_then(|entry| read_literal(sink, entry)),
     }
 }
 
@@ -125,21 +100,13 @@ fn parse_fetch_config(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Fetch
     let Some(mut reader) = MapReader::open(sink, "runtime", "runtime", &entry.value) else {
         return runtime;
     };
-    runtime.target = reader
-        .take_entry("target")
-        .and_then(|entry| read_literal(sink, entry));
-    runtime.pool = reader
-        .take_entry("pool")
-        .and_then(|entry| read_pool_name(sink, entry));
-    if let Some(batch) = reader
-        .take_entry("batch")
-        .and_then(|entry| read_batch_size(sink, entry))
-    {
+    runtime.target = reader.take_entry("target").and_then(|entry| read_literal(sink, entry));
+    runtime.pool = reader.take_entry("pool").and_then(|entry| read_pool_name(sink, entry));
+    if let Some(batch) = reader.take_entry("batch").and_then(|entry| read_batch_size(sink, entry)) {
         runtime.batch = batch;
     }
-    runtime.timeout = reader
-        .take_entry("timeout_ms")
-        .and_then(|entry| read_millis(sink, entry, 1..=5000));
+    runtime.timeout =
+        reader.take_entry("timeout_ms").and_then(|entry| read_millis(sink, entry, 1..=5000));
     reader.report_unread(sink);
     runtime
 }
@@ -151,16 +118,14 @@ fn read_batch_size(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<u
 
 fn parse_dispatch(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<DispatchSpec> {
     let mut reader = MapReader::open(sink, "dispatch", "dispatch", &entry.value)?;
-    let playbook = reader
-        .require_entry(sink, "playbook")
-        .and_then(|entry| read_playbook_path(sink, entry));
+    let playbook =
+        reader.require_entry(sink, "playbook").and_then(|entry| read_playbook_path(sink, entry));
     let payload_from = reader
         .take_entry("payload_from")
         .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    let execution_pool = reader
-        .take_entry("execution_pool")
-        .and_then(|entry| read_pool_name(sink, entry));
+    let execution_pool =
+        reader.take_entry("execution_pool").and_then(|entry| read_pool_name(sink, entry));
     let batch_dispatch = reader
         .take_entry("batch_dispatch")
         .and_then(|entry| read_bool(sink, entry))
@@ -205,9 +170,7 @@ fn parse_dedup(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Subscription
         }
     }
     SubscriptionDedup {
-        enabled: enabled_entry
-            .and_then(|entry| read_bool(sink, entry))
-            .unwrap_or_default(),
+        enabled: enabled_entry.and_then(|entry| read_bool(sink, entry)).unwrap_or_default(),
         window: window.unwrap_or_default(),
         key,
     }

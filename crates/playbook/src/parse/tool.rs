@@ -53,12 +53,7 @@ pub(super) fn parse_tool(
         }
         NodeValue::List(items) => parse_pipeline(sink, items, step, context),
         NodeValue::Plain(_) | NodeValue::Text(_) => {
-            report_wrong_type(
-                sink,
-                "tool",
-                "a map with 'kind', or a list of them",
-                &entry.value,
-            );
+            report_wrong_type(sink, "tool", "a map with 'kind', or a list of them", &entry.value);
             None
         }
     }
@@ -76,10 +71,7 @@ fn parse_pipeline(
             continue;
         };
         if tasks.iter().any(|earlier| earlier.label == task.label) {
-            let message = format!(
-                "label '{}' is used twice in '{}'",
-                task.label.value, step.value
-            );
+            let message = format!("label '{}' is used twice in '{}'", task.label.value, step.value);
             sink.add_finding(Code::NP408, task.label.span, message);
         } else {
             tasks.push(task);
@@ -96,15 +88,11 @@ fn parse_pipeline_item(
     context: ToolContext<'_>,
 ) -> Option<Task> {
     if node.get("kind").is_some() {
-        let label = match node
-            .as_map()
-            .unwrap_or_default()
-            .iter()
-            .find(|entry| &*entry.key == "name")
-        {
-            Some(entry) => Spanned::new(read_text(sink, entry)?, entry.value.span),
-            None => Spanned::new(format!("task_{index}").into(), node.head_span()),
-        };
+        let label =
+            match node.as_map().unwrap_or_default().iter().find(|entry| &*entry.key == "name") {
+                Some(entry) => Spanned::new(read_text(sink, entry)?, entry.value.span),
+                None => Spanned::new(format!("task_{index}").into(), node.head_span()),
+            };
         return parse_task(sink, node, Some(label), context);
     }
     if let Some([entry]) = node.as_map()
@@ -211,11 +199,7 @@ fn parse_kind(
 
 fn check_label(sink: &mut DiagnosticSink<'_>, label: &Spanned<Arc<str>>) {
     if !is_name(label, true) {
-        sink.add_finding(
-            Code::NP013,
-            label.span,
-            format!("'{}' is not a valid name", label.value),
-        );
+        sink.add_finding(Code::NP013, label.span, format!("'{}' is not a valid name", label.value));
     }
 }
 
@@ -235,9 +219,7 @@ struct CommonTaskKeys {
 
 impl CommonTaskKeys {
     fn read(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Self {
-        let auth = reader
-            .take_entry("auth")
-            .or(reader.take_entry("credential"));
+        let auth = reader.take_entry("auth").or(reader.take_entry("credential"));
         let mut common = Self {
             auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
             auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
@@ -249,9 +231,7 @@ impl CommonTaskKeys {
                 .take_entry("set")
                 .map(|entry| parse_set(sink, entry, SetPlace::Task))
                 .unwrap_or_default(),
-            output: reader
-                .take_entry("output")
-                .and_then(|entry| parse_output(sink, entry)),
+            output: reader.take_entry("output").and_then(|entry| parse_output(sink, entry)),
             libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
             ..Self::default()
         };
@@ -262,9 +242,8 @@ impl CommonTaskKeys {
             report_deprecated_key(sink, args.key_span, "args", "input");
             common.input.add_missing(parse_named_values(sink, args));
         }
-        if let Some(names) = reader
-            .take_entry("output_select")
-            .and_then(|entry| parse_output_select(sink, entry))
+        if let Some(names) =
+            reader.take_entry("output_select").and_then(|entry| parse_output_select(sink, entry))
         {
             common.output.get_or_insert_default().output_select = Some(names);
         }
@@ -277,9 +256,7 @@ impl CommonTaskKeys {
                 );
             }
         }
-        let retry = reader
-            .take_entry("retry")
-            .and_then(|entry| parse_legacy_retry(sink, entry));
+        let retry = reader.take_entry("retry").and_then(|entry| parse_legacy_retry(sink, entry));
         if let Some(spec) = reader.take_entry("spec") {
             common.read_spec(sink, spec, kind);
         }
@@ -302,15 +279,11 @@ impl CommonTaskKeys {
         let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value) else {
             return;
         };
-        self.spec.timeout = reader
-            .take_entry("timeout")
-            .and_then(|entry| read_duration(sink, &entry.value));
-        self.spec.policy = reader
-            .take_nullable("policy")
-            .and_then(|entry| parse_task_policy(sink, entry));
-        self.spec.result = reader
-            .take_entry("result")
-            .map(|entry| entry.value.to_json());
+        self.spec.timeout =
+            reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value));
+        self.spec.policy =
+            reader.take_nullable("policy").and_then(|entry| parse_task_policy(sink, entry));
+        self.spec.result = reader.take_entry("result").map(|entry| entry.value.to_json());
         self.config = parse_config(sink, &mut reader, kind);
     }
 }
@@ -325,9 +298,7 @@ fn parse_config(
     let mut config = NamedValues::default();
     for entry in reader.unread_entries() {
         if spec.build == BuildRequirement::Reserved {
-            config
-                .0
-                .push(parse_named_value(sink, entry, TemplatePlace::Run));
+            config.0.push(parse_named_value(sink, entry, TemplatePlace::Run));
             continue;
         }
         let legacy_body = kind == ToolKind::Http && matches!(&*entry.key, "payload" | "data");
@@ -365,8 +336,7 @@ fn parse_config(
 }
 
 fn find_key<'k>(keys: &'k [KindKey], name: &str) -> Option<&'k KindKey> {
-    keys.iter()
-        .find(|key| key.name == name || key.aliases.contains(&name))
+    keys.iter().find(|key| key.name == name || key.aliases.contains(&name))
 }
 
 /// Checks the type of a literal value. A template can produce any type.
@@ -396,10 +366,7 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
             return;
         }
         KeyType::Text
-            if matches!(
-                json,
-                Json::Str(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)
-            ) =>
+            if matches!(json, Json::Str(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)) =>
         {
             return;
         }
@@ -448,16 +415,8 @@ fn check_required_keys(sink: &mut DiagnosticSink<'_>, task: &Task, node: &YamlNo
 }
 
 fn format_alternatives(names: &[&str]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .take(4)
-        .map(|name| format!("'{name}'"))
-        .collect();
-    let suffix = if names.len() > 4 {
-        " or an equivalent key"
-    } else {
-        ""
-    };
+    let quoted: Vec<String> = names.iter().take(4).map(|name| format!("'{name}'")).collect();
+    let suffix = if names.len() > 4 { " or an equivalent key" } else { "" };
     format!("{}{suffix}", quoted.join(" or "))
 }
 
@@ -492,10 +451,7 @@ fn resolve_workbook_task(
         .config
         .get("task")
         .and_then(|field| {
-            Some(Spanned::new(
-                field.value.as_const()?.as_str()?.into(),
-                field.span(),
-            ))
+            Some(Spanned::new(field.value.as_const()?.as_str()?.into(), field.span()))
         })
         .or(own_name)
         .unwrap_or_else(|| caller.label.clone());

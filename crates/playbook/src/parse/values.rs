@@ -33,10 +33,7 @@ fn parse_dynamic_at(
         NodeValue::Plain(json) => DynamicValue::from_constant(json.clone()),
         NodeValue::Text(text) => parse_text_at(sink, text, node.span, place),
         NodeValue::List(items) => DynamicValue::from_list(
-            items
-                .iter()
-                .map(|item| parse_dynamic_at(sink, item, place))
-                .collect(),
+            items.iter().map(|item| parse_dynamic_at(sink, item, place)).collect(),
         ),
         NodeValue::Map(entries) => DynamicValue::from_entries(
             entries
@@ -81,11 +78,7 @@ fn report_template_errors(
             TemplateErrorKind::Syntax { reason } => {
                 sink.add_finding(Code::NP501, error_span, format!("template: {reason}"));
             }
-            TemplateErrorKind::UnknownName {
-                vocabulary,
-                name,
-                suggestion,
-            } => {
+            TemplateErrorKind::UnknownName { vocabulary, name, suggestion } => {
                 sink.add_with_suggestion(
                     Code::NP502,
                     error_span,
@@ -171,9 +164,8 @@ pub(super) fn parse_text_setting(
     sink: &mut DiagnosticSink<'_>,
     entry: &YamlEntry,
 ) -> Option<Spanned<ValueOrTemplate<Arc<str>>>> {
-    let setting = parse_setting(sink, &entry.value, |sink, _| {
-        super::reader::read_text(sink, entry)
-    })?;
+    let setting =
+        parse_setting(sink, &entry.value, |sink, _| super::reader::read_text(sink, entry))?;
     Some(Spanned::new(setting, entry.value.span))
 }
 
@@ -184,10 +176,7 @@ pub(super) fn parse_named_values(sink: &mut DiagnosticSink<'_>, entry: &YamlEntr
         return NamedValues::default();
     };
     NamedValues(
-        entries
-            .iter()
-            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Run))
-            .collect(),
+        entries.iter().map(|entry| parse_named_value(sink, entry, TemplatePlace::Run)).collect(),
     )
 }
 
@@ -248,12 +237,7 @@ pub(super) fn parse_set_entry(
     let key = format!("{prefix}{}", entry.key);
     let Ok(target) = SetTarget::parse(&key) else {
         let hint = "write ctx.<name>, iter.<name> or step.<name>";
-        sink.add_with_hint(
-            Code::NP511,
-            entry.key_span,
-            format!("set cannot write '{key}'"),
-            hint,
-        );
+        sink.add_with_hint(Code::NP511, entry.key_span, format!("set cannot write '{key}'"), hint);
         return None;
     };
     // In a step or arc, a name without a prefix is a variable of the execution. The model has one
@@ -276,8 +260,5 @@ pub(super) fn parse_set_entry(
             format!("did you mean '{prefix}.{rest}'?"),
         );
     }
-    Some(SetEntry {
-        target: Spanned::new(target, entry.key_span),
-        value,
-    })
+    Some(SetEntry { target: Spanned::new(target, entry.key_span), value })
 }

@@ -15,20 +15,11 @@ fn parse_policy(yaml: &str) -> TaskPolicy {
     let Some(Document::Playbook(playbook)) = checked.document else {
         panic!("{:?}", checked.diagnostics);
     };
-    playbook.workflow[0].tool.tasks()[0]
-        .spec
-        .policy
-        .clone()
-        .unwrap()
+    playbook.workflow[0].tool.tasks()[0].spec.policy.clone().unwrap()
 }
 
 fn attempt_outcome(is_ok: bool, number: u32) -> AttemptOutcome {
-    AttemptOutcome {
-        is_ok,
-        number,
-        retry_after: None,
-        random_fraction: 0.5,
-    }
+    AttemptOutcome { is_ok, number, retry_after: None, random_fraction: 0.5 }
 }
 
 fn next_action_text(yaml: &str, attempt: AttemptOutcome, variables: &str) -> String {
@@ -49,68 +40,35 @@ fn next_action_text(yaml: &str, attempt: AttemptOutcome, variables: &str) -> Str
 #[test]
 fn default_is_continue_or_fail() {
     let environment = MapEnvironment::new();
-    let next = |is_ok| {
-        evaluate_policy(None, &attempt_outcome(is_ok, 1), &environment)
-            .unwrap()
-            .action
-    };
-    assert_eq!(
-        (next(true), next(false)),
-        (NextAction::Continue, NextAction::Fail)
-    );
+    let next =
+        |is_ok| evaluate_policy(None, &attempt_outcome(is_ok, 1), &environment).unwrap().action;
+    assert_eq!((next(true), next(false)), (NextAction::Continue, NextAction::Fail));
 }
 
 #[test]
 fn first_matching_rule_applies() {
     let rules = "{rules: [{when: 'n > 2', then: {do: fail}}, {when: 'n > 1', then: {do: break}}, \
                  {else: {then: {do: continue}}}]}";
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(true, 1), r#"{"n":3}"#),
-        "Fail"
-    );
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(true, 1), r#"{"n":2}"#),
-        "Break"
-    );
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(false, 1), r#"{"n":1}"#),
-        "Continue"
-    );
+    assert_eq!(next_action_text(rules, attempt_outcome(true, 1), r#"{"n":3}"#), "Fail");
+    assert_eq!(next_action_text(rules, attempt_outcome(true, 1), r#"{"n":2}"#), "Break");
+    assert_eq!(next_action_text(rules, attempt_outcome(false, 1), r#"{"n":1}"#), "Continue");
 }
 
 #[test]
 fn unmatched_outcome_follows_on_unmatched() {
     let rules = "{rules: [{when: false, then: {do: break}}]}";
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(true, 1), "{}"),
-        "Continue"
-    );
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(false, 1), "{}"),
-        "Fail"
-    );
+    assert_eq!(next_action_text(rules, attempt_outcome(true, 1), "{}"), "Continue");
+    assert_eq!(next_action_text(rules, attempt_outcome(false, 1), "{}"), "Fail");
     let lenient = "{on_unmatched: continue, rules: [{when: false, then: {do: break}}]}";
-    assert_eq!(
-        next_action_text(lenient, attempt_outcome(false, 1), "{}"),
-        "Continue"
-    );
+    assert_eq!(next_action_text(lenient, attempt_outcome(false, 1), "{}"), "Continue");
 }
 
 #[test]
 fn attempts_include_the_first() {
     let rules = "{rules: [{when: true, then: {do: retry, attempts: 3, delay: 2}}]}";
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(false, 1), "{}"),
-        "retry in 2s"
-    );
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(false, 2), "{}"),
-        "retry in 2s"
-    );
-    assert_eq!(
-        next_action_text(rules, attempt_outcome(false, 3), "{}"),
-        "AttemptsExhausted"
-    );
+    assert_eq!(next_action_text(rules, attempt_outcome(false, 1), "{}"), "retry in 2s");
+    assert_eq!(next_action_text(rules, attempt_outcome(false, 2), "{}"), "retry in 2s");
+    assert_eq!(next_action_text(rules, attempt_outcome(false, 3), "{}"), "AttemptsExhausted");
     assert_eq!(
         next_action_text(
             "{rules: [{when: true, then: {do: retry}}]}",
@@ -148,19 +106,13 @@ fn condition_error_names_rule_index() {
 #[test]
 fn matching_rule_returns_its_set() {
     let policy = parse_policy("{rules: [{when: true, then: {do: retry, set: {iter.page: 2}}}]}");
-    let decision = evaluate_policy(
-        Some(&policy),
-        &attempt_outcome(true, 1),
-        &MapEnvironment::new(),
-    )
-    .unwrap();
+    let decision =
+        evaluate_policy(Some(&policy), &attempt_outcome(true, 1), &MapEnvironment::new()).unwrap();
     assert_eq!(decision.set.unwrap().0.len(), 1);
 }
 
 fn delays_in_ms(delay: &RetryDelay) -> Vec<u64> {
-    [1, 2, 3, 4]
-        .map(|retry| delay.before_retry(retry).as_ms())
-        .to_vec()
+    [1, 2, 3, 4].map(|retry| delay.before_retry(retry).as_ms()).to_vec()
 }
 
 #[test]
@@ -175,36 +127,12 @@ fn delays_grow_by_backoff() {
     let with = |backoff| RetryDelay { backoff, ..delay };
     assert_eq!(delays_in_ms(&delay), [100, 100, 100, 100]);
     assert_eq!(delays_in_ms(&with(Some(Backoff::None))), [0, 0, 0, 0]);
-    assert_eq!(
-        delays_in_ms(&with(Some(Backoff::Fixed))),
-        [100, 100, 100, 100]
-    );
-    assert_eq!(
-        delays_in_ms(&with(Some(Backoff::Linear))),
-        [100, 200, 300, 400]
-    );
-    assert_eq!(
-        delays_in_ms(&with(Some(Backoff::Exponential))),
-        [100, 200, 400, 500]
-    );
-    assert_eq!(
-        delays_in_ms(&RetryDelay {
-            initial: None,
-            ..delay
-        }),
-        [0, 0, 0, 0]
-    );
-    let without_initial = RetryDelay {
-        initial: None,
-        ..with(Some(Backoff::Fixed))
-    };
-    assert_eq!(
-        delays_in_ms(&RetryDelay {
-            max: Millis::from_secs(9),
-            ..without_initial
-        })[0],
-        1000
-    );
+    assert_eq!(delays_in_ms(&with(Some(Backoff::Fixed))), [100, 100, 100, 100]);
+    assert_eq!(delays_in_ms(&with(Some(Backoff::Linear))), [100, 200, 300, 400]);
+    assert_eq!(delays_in_ms(&with(Some(Backoff::Exponential))), [100, 200, 400, 500]);
+    assert_eq!(delays_in_ms(&RetryDelay { initial: None, ..delay }), [0, 0, 0, 0]);
+    let without_initial = RetryDelay { initial: None, ..with(Some(Backoff::Fixed)) };
+    assert_eq!(delays_in_ms(&RetryDelay { max: Millis::from_secs(9), ..without_initial })[0], 1000);
 }
 
 #[test]
@@ -217,10 +145,7 @@ fn retry_after_raises_delay_up_to_max() {
         retry_after: None,
     };
     assert_eq!(delay.before_retry(1).as_ms(), 25);
-    let with_retry_after = |ms| RetryDelay {
-        retry_after: Some(Millis::from_ms(ms)),
-        ..delay
-    };
+    let with_retry_after = |ms| RetryDelay { retry_after: Some(Millis::from_ms(ms)), ..delay };
     assert_eq!(with_retry_after(300).before_retry(1).as_ms(), 300);
     assert_eq!(with_retry_after(10).before_retry(1).as_ms(), 25);
     assert_eq!(with_retry_after(9000).before_retry(1).as_ms(), 500);

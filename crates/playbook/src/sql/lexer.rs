@@ -57,11 +57,7 @@ impl<'t> Lexer<'t> {
             TemplateMode::Skipped => find_templates(text),
             TemplateMode::Ordinary => Vec::new(),
         };
-        Self {
-            text,
-            pos: 0,
-            templates,
-        }
+        Self { text, pos: 0, templates }
     }
 
     fn rest_from(&self, pos: usize) -> &'t str {
@@ -99,29 +95,22 @@ impl<'t> Lexer<'t> {
                 (TokenKind::Quoted, self.end_of_escaped(after + 1))
             }
             '$' => match dollar_tag(rest) {
-                Some(tag) => (
-                    TokenKind::Quoted,
-                    self.end_of_dollar_quoted(start + tag.len(), tag),
-                ),
+                Some(tag) => (TokenKind::Quoted, self.end_of_dollar_quoted(start + tag.len(), tag)),
                 None => (TokenKind::Other, after),
             },
-            _ if first.is_whitespace() => (
-                TokenKind::Blank,
-                self.end_of_run(start, char::is_whitespace),
-            ),
-            _ if is_word(first) => (
-                TokenKind::Word,
-                self.end_of_run(start, |c| is_word(c) || c == '$'),
-            ),
+            _ if first.is_whitespace() => {
+                (TokenKind::Blank, self.end_of_run(start, char::is_whitespace))
+            }
+            _ if is_word(first) => {
+                (TokenKind::Word, self.end_of_run(start, |c| is_word(c) || c == '$'))
+            }
             _ => (TokenKind::Other, after),
         }
     }
 
     /// Returns the end of a sequence of characters that belong together.
     fn end_of_run(&self, from: usize, belongs: impl Fn(char) -> bool) -> usize {
-        self.rest_from(from)
-            .find(|c| !belongs(c))
-            .map_or(self.text.len(), |length| from + length)
+        self.rest_from(from).find(|c| !belongs(c)).map_or(self.text.len(), |length| from + length)
     }
 
     /// Returns the end of the first match of `ends`, which returns the length of a match. Templates
@@ -181,11 +170,7 @@ impl<'t> Lexer<'t> {
             if rest.is_empty() {
                 return pos;
             }
-            depth = if rest.starts_with("/*") {
-                depth + 1
-            } else {
-                depth - 1
-            };
+            depth = if rest.starts_with("/*") { depth + 1 } else { depth - 1 };
             pos += 2;
             if depth == 0 {
                 return pos;
@@ -195,10 +180,7 @@ impl<'t> Lexer<'t> {
 
     /// Returns the end of the template at this position, if there is one.
     fn template_end(&self, pos: usize) -> Option<usize> {
-        let index = self
-            .templates
-            .binary_search_by_key(&pos, |template| template.start)
-            .ok()?;
+        let index = self.templates.binary_search_by_key(&pos, |template| template.start).ok()?;
         Some(self.templates[index].end)
     }
 }
@@ -261,9 +243,7 @@ fn is_word(c: char) -> bool {
 /// Matches `$$` or `$tag$` at the start of a text. `$1` is a parameter.
 fn dollar_tag(text: &str) -> Option<&str> {
     let name = text.strip_prefix('$')?;
-    let length = name
-        .find(|c| !is_word(c))
-        .filter(|end| name[*end..].starts_with('$'))?;
+    let length = name.find(|c| !is_word(c)).filter(|end| name[*end..].starts_with('$'))?;
     let is_tag = !name.starts_with(|c: char| c.is_ascii_digit());
     is_tag.then(|| &text[..length + 2])
 }

@@ -3,17 +3,11 @@ use proptest::prelude::*;
 use super::{split_rendered, split_statements};
 
 fn split_template(text: &str) -> Vec<&str> {
-    split_statements(text)
-        .into_iter()
-        .map(|range| &text[range])
-        .collect()
+    split_statements(text).into_iter().map(|range| &text[range]).collect()
 }
 
 fn split_plain(text: &str) -> Vec<&str> {
-    split_rendered(text)
-        .into_iter()
-        .map(|range| &text[range])
-        .collect()
+    split_rendered(text).into_iter().map(|range| &text[range]).collect()
 }
 
 #[test]
@@ -48,55 +42,28 @@ fn quotes_protect_semicolons() {
 #[test]
 fn ignores_lookalikes_of_quotes() {
     // A standard string literal has no backslash escapes, so the quote after it closes.
-    assert_eq!(
-        split_template(r"select '\'; select 2"),
-        [r"select '\'", "select 2"]
-    );
-    assert_eq!(
-        split_template("select $1; select $2"),
-        ["select $1", "select $2"]
-    );
+    assert_eq!(split_template(r"select '\'; select 2"), [r"select '\'", "select 2"]);
+    assert_eq!(split_template("select $1; select $2"), ["select $1", "select $2"]);
     assert_eq!(split_template("select a$$b; c$$d"), ["select a$$b", "c$$d"]);
     assert_eq!(split_template("select $1$; 2"), ["select $1$", "2"]);
-    assert_eq!(
-        split_template(r"select type'\'; 2"),
-        [r"select type'\'", "2"]
-    );
+    assert_eq!(split_template(r"select type'\'; 2"), [r"select type'\'", "2"]);
     assert_eq!(split_template("a - -1; b"), ["a - -1", "b"]);
 }
 
 #[test]
 fn comments_protect_semicolons() {
-    assert_eq!(
-        split_template("select 1 -- a; b\n, 2; c"),
-        ["select 1 -- a; b\n, 2", "c"]
-    );
-    assert_eq!(
-        split_template("a /* ; /* ; */ ; */ b; c"),
-        ["a /* ; /* ; */ ; */ b", "c"]
-    );
-    assert_eq!(
-        split_template("-- only; this\n; /* and; this */ ; a; -- done"),
-        ["a"]
-    );
-    assert_eq!(
-        split_template("/*+ hint */ select 1"),
-        ["/*+ hint */ select 1"]
-    );
+    assert_eq!(split_template("select 1 -- a; b\n, 2; c"), ["select 1 -- a; b\n, 2", "c"]);
+    assert_eq!(split_template("a /* ; /* ; */ ; */ b; c"), ["a /* ; /* ; */ ; */ b", "c"]);
+    assert_eq!(split_template("-- only; this\n; /* and; this */ ; a; -- done"), ["a"]);
+    assert_eq!(split_template("/*+ hint */ select 1"), ["/*+ hint */ select 1"]);
     assert_eq!(split_template("-- it's\na; b"), ["-- it's\na", "b"]);
 }
 
 #[test]
 fn unclosed_construct_extends_to_end() {
-    for statement in [
-        "a 'b; c",
-        "a \"b; c",
-        "a $x$ b; c",
-        "a /* b; c",
-        "a E'\\",
-        "a E'b\\'; c",
-        "a (b; c",
-    ] {
+    for statement in
+        ["a 'b; c", "a \"b; c", "a $x$ b; c", "a /* b; c", "a E'\\", "a E'b\\'; c", "a (b; c"]
+    {
         assert_eq!(split_template(statement), [statement]);
     }
     assert_eq!(split_template("a); b"), ["a)", "b"]);
@@ -120,10 +87,7 @@ fn templates_protect_semicolons() {
         assert_eq!(split_template(&twice), [statement, statement]);
     }
     // A template statement renders nothing, so there is nothing to execute.
-    assert_eq!(
-        split_template("{% if a %} select 1; {% endif %}"),
-        ["{% if a %} select 1"]
-    );
+    assert_eq!(split_template("{% if a %} select 1; {% endif %}"), ["{% if a %} select 1"]);
     assert_eq!(split_template("{# note; #}; a"), ["a"]);
     // An unclosed tag is not a template.
     assert_eq!(split_template("select '{{ a'; b"), ["select '{{ a'", "b"]);

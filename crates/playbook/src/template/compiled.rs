@@ -49,13 +49,7 @@ impl Template {
 
     /// Parses a text with the default limits.
     pub fn parse(text: &str, place: TemplatePlace) -> Result<Self, Vec<TemplateError>> {
-        Self::parse_with(
-            text,
-            &ParseOptions {
-                place,
-                ..ParseOptions::default()
-            },
-        )
+        Self::parse_with(text, &ParseOptions { place, ..ParseOptions::default() })
     }
 
     /// Parses a text. Reports as many errors as possible, but a syntax error hides everything after
@@ -66,11 +60,7 @@ impl Template {
             let body = TemplateBody::Literal(Json::from(text));
             return Ok(Self::new(
                 text,
-                ParsedTemplate {
-                    body,
-                    facts: TemplateFacts::default(),
-                    slots: 0,
-                },
+                ParsedTemplate { body, facts: TemplateFacts::default(), slots: 0 },
                 false,
             ));
         }
@@ -94,18 +84,11 @@ impl Template {
         }
         reject_nul(text)?;
         let trimmed = text.trim();
-        if BOOL_WORDS
-            .iter()
-            .any(|word| trimmed.eq_ignore_ascii_case(word))
-        {
+        if BOOL_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)) {
             let body = TemplateBody::Literal(Json::from(trimmed));
             return Ok(Self::new(
                 text,
-                ParsedTemplate {
-                    body,
-                    facts: TemplateFacts::default(),
-                    slots: 0,
-                },
+                ParsedTemplate { body, facts: TemplateFacts::default(), slots: 0 },
                 false,
             ));
         }
@@ -120,16 +103,8 @@ impl Template {
 
     fn new(source: &str, parsed: ParsedTemplate, one_expression: bool) -> Self {
         let ParsedTemplate { body, facts, slots } = parsed;
-        let inner = CompiledTemplate {
-            source: source.into(),
-            body,
-            facts,
-            slots,
-            one_expression,
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
+        let inner = CompiledTemplate { source: source.into(), body, facts, slots, one_expression };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The text as written.
@@ -180,8 +155,7 @@ impl Template {
         &self,
         environment: &dyn TemplateEnvironment,
     ) -> Result<bool, RenderError> {
-        self.render(environment)
-            .map(|rendered| is_truthy(&rendered.value))
+        self.render(environment).map(|rendered| is_truthy(&rendered.value))
     }
 
     fn locate_error(&self, error: EvalError) -> RenderError {
@@ -208,13 +182,9 @@ pub fn is_truthy(value: &Json) -> bool {
 fn reject_nul(text: &str) -> Result<(), Vec<TemplateError>> {
     match text.find('\0') {
         Some(offset) => {
-            let kind = TemplateErrorKind::Syntax {
-                reason: "text contains a NUL character".to_owned(),
-            };
-            Err(vec![TemplateError {
-                kind,
-                range: offset..offset + 1,
-            }])
+            let kind =
+                TemplateErrorKind::Syntax { reason: "text contains a NUL character".to_owned() };
+            Err(vec![TemplateError { kind, range: offset..offset + 1 }])
         }
         None => Ok(()),
     }

@@ -66,10 +66,7 @@ impl ExternalData {
     /// Data identified by its reference: the map with `ref`, `store`, `extracted` and so on in
     /// events.
     pub fn new(reference: Json) -> Self {
-        Self {
-            reference,
-            payload: None,
-        }
+        Self { reference, payload: None }
     }
 
     /// Adds the payload.
@@ -99,12 +96,10 @@ impl ExternalData {
         let field = match key {
             "_ref" => self.reference_field("ref"),
             "_store" => self.reference_field("store"),
-            "_uri" => self
-                .reference_field("uri")
-                .or_else(|| self.reference_field("ref")),
-            "_preview" => self
-                .reference_field("preview")
-                .or_else(|| self.reference_field("extracted")),
+            "_uri" => self.reference_field("uri").or_else(|| self.reference_field("ref")),
+            "_preview" => {
+                self.reference_field("preview").or_else(|| self.reference_field("extracted"))
+            }
             _ => None,
         };
         if let Some(field) = field {
@@ -113,10 +108,7 @@ impl ExternalData {
         if let Some(payload) = &self.payload {
             return Ok(payload.get(key).cloned().map(Binding::Value));
         }
-        match self
-            .reference_field("extracted")
-            .and_then(|extracted| extracted.get(key))
-        {
+        match self.reference_field("extracted").and_then(|extracted| extracted.get(key)) {
             Some(found) => Ok(Some(Binding::Value(found.clone()))),
             None => Err(self.payload_need()),
         }
@@ -133,10 +125,7 @@ pub struct StepData {
 impl StepData {
     /// Data of a step with a single task or a loop.
     pub fn new(data: impl Into<TemplateData>) -> Self {
-        Self {
-            data: data.into(),
-            labels: None,
-        }
+        Self { data: data.into(), labels: None }
     }
 
     /// Adds the data of each task of a pipeline, by label.
@@ -205,12 +194,7 @@ impl TaskOutput {
     /// The output of a task or step. `envelope` holds everything except the data: `status`,
     /// `error`, `http` and so on.
     pub fn new(place: OutputPlace, envelope: Json, data: impl Into<TemplateData>) -> Self {
-        Self {
-            place,
-            envelope,
-            data: data.into(),
-            is_outcome: false,
-        }
+        Self { place, envelope, data: data.into(), is_outcome: false }
     }
 
     /// The output under its other name, `outcome`, in which the data is called `result`.
@@ -248,19 +232,13 @@ impl TaskOutput {
     /// `output.data`. In a rule, the keys of the body are used where the result of an http task
     /// does not have them.
     fn data_binding(&self) -> Binding {
-        let is_http = self
-            .envelope
-            .get("http")
-            .is_some_and(|http| !http.is_null());
+        let is_http = self.envelope.get("http").is_some_and(|http| !http.is_null());
         if self.place == OutputPlace::Rule
             && is_http
             && let Ok(data) = self.data.to_value()
             && let Some(body @ Json::Map(_)) = data.get("data")
         {
-            let overlay = OverlayData {
-                data: self.data.clone(),
-                fallback: body.clone(),
-            };
+            let overlay = OverlayData { data: self.data.clone(), fallback: body.clone() };
             return Binding::Overlay(Arc::new(overlay));
         }
         self.data.to_binding()

@@ -85,10 +85,8 @@ impl DynamicValue {
 
     /// A map. It is a constant if it has no templates. Keys can be templates too.
     pub fn from_entries(entries: Vec<(Self, Self)>) -> Self {
-        let entries: Vec<_> = entries
-            .into_iter()
-            .map(|(key, value)| (DynamicKey::from(key), value))
-            .collect();
+        let entries: Vec<_> =
+            entries.into_iter().map(|(key, value)| (DynamicKey::from(key), value)).collect();
         let constant = entries
             .iter()
             .map(|(key, value)| match (key, value) {
@@ -98,9 +96,7 @@ impl DynamicValue {
                 (DynamicKey::Name(_) | DynamicKey::Template(_), _) => None,
             })
             .collect::<Option<Vec<_>>>();
-        constant.map_or(Self::Map(entries), |entries| {
-            Self::Const(Json::object(entries))
-        })
+        constant.map_or(Self::Map(entries), |entries| Self::Const(Json::object(entries)))
     }
 
     /// Parses every text inside a value.
@@ -152,9 +148,7 @@ impl DynamicValue {
             Self::Text(leaf) => Json::from(leaf.template.source()),
             Self::List(items) => Json::list(items.iter().map(Self::to_source_json)),
             Self::Map(entries) => Json::object(
-                entries
-                    .iter()
-                    .map(|(key, value)| (key.source_text(), value.to_source_json())),
+                entries.iter().map(|(key, value)| (key.source_text(), value.to_source_json())),
             ),
         }
     }
@@ -184,9 +178,7 @@ impl DynamicValue {
 
     /// All reads of environment names, in document order.
     pub fn reads(&self) -> impl Iterator<Item = &NameRead> {
-        self.templates()
-            .into_iter()
-            .flat_map(|leaf| leaf.template.reads())
+        self.templates().into_iter().flat_map(|leaf| leaf.template.reads())
     }
 
     /// Returns true if any template reads the environment name.
@@ -219,18 +211,12 @@ impl DynamicValue {
                         .render_at_level(environment, level + 1)
                         .map_err(|error| prepend_path(error, &segment))?;
                     secrets.extend(
-                        item.secrets
-                            .into_iter()
-                            .map(|path| path.prepended(segment.clone())),
+                        item.secrets.into_iter().map(|path| path.prepended(segment.clone())),
                     );
                     secret_parts.extend(item.secret_parts);
                     list.push(item.value);
                 }
-                Ok(RenderedValue {
-                    value: Json::from(list),
-                    secrets,
-                    secret_parts,
-                })
+                Ok(RenderedValue { value: Json::from(list), secrets, secret_parts })
             }
             Self::Map(entries) => render_map(entries, environment, level),
         }
@@ -255,22 +241,13 @@ fn render_map(
             secrets.push(ValuePath::default());
             secret_parts.extend(key_secrets);
         }
-        secrets.extend(
-            value
-                .secrets
-                .into_iter()
-                .map(|path| path.prepended(segment.clone())),
-        );
+        secrets.extend(value.secrets.into_iter().map(|path| path.prepended(segment.clone())));
         secret_parts.extend(value.secret_parts);
         if map.insert(name, value.value).is_some() {
             return Err(key.key_error("two keys of a map render to the same text"));
         }
     }
-    Ok(RenderedValue {
-        value: Json::from(map),
-        secrets,
-        secret_parts,
-    })
+    Ok(RenderedValue { value: Json::from(map), secrets, secret_parts })
 }
 
 fn collect_results<T>(
@@ -284,22 +261,14 @@ fn collect_results<T>(
             Err(found) => errors.extend(found),
         }
     }
-    if errors.is_empty() {
-        Ok(values)
-    } else {
-        Err(errors)
-    }
+    if errors.is_empty() { Ok(values) } else { Err(errors) }
 }
 
 /// Prepends a segment to the path of an error.
 fn prepend_path(mut error: RenderError, segment: &PathSegment) -> RenderError {
     let inner = std::mem::take(&mut error.path);
     let outer = ValuePath(vec![segment.clone()]).to_string();
-    let dot = if inner.is_empty() || inner.starts_with('[') {
-        ""
-    } else {
-        "."
-    };
+    let dot = if inner.is_empty() || inner.starts_with('[') { "" } else { "." };
     error.path = format!("{outer}{dot}{inner}");
     error
 }
@@ -310,10 +279,8 @@ impl LocatedTemplate {
         environment: &dyn TemplateEnvironment,
         level: usize,
     ) -> Result<RenderedValue, RenderError> {
-        let rendered = self
-            .template
-            .render(environment)
-            .map_err(|error| self.with_location(error))?;
+        let rendered =
+            self.template.render(environment).map_err(|error| self.with_location(error))?;
         if level > 0 && nesting_depth(&rendered.value) + level > MAX_JSON_DEPTH {
             let error = EvalError::limit_exceeded(RenderLimit::Nesting, MAX_JSON_DEPTH);
             return Err(self.with_location(error.into_render_error(self.template.source())));
@@ -322,10 +289,7 @@ impl LocatedTemplate {
     }
 
     fn with_location(&self, error: RenderError) -> RenderError {
-        RenderError {
-            document: self.span,
-            ..error
-        }
+        RenderError { document: self.span, ..error }
     }
 }
 
@@ -369,11 +333,8 @@ impl DynamicKey {
         match self {
             Self::Name(name) => Ok((Arc::clone(name), Vec::new())),
             Self::Template(leaf) => {
-                let RenderedValue {
-                    value,
-                    secret_parts,
-                    ..
-                } = leaf.render_nested(environment, 0)?;
+                let RenderedValue { value, secret_parts, .. } =
+                    leaf.render_nested(environment, 0)?;
                 match value {
                     Json::Str(name) => Ok((name, secret_parts)),
                     Json::Null => Ok((Arc::from(""), secret_parts)),

@@ -108,12 +108,7 @@ impl From<Json> for Binding {
 impl Binding {
     /// A map of bindings.
     pub fn from_map<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
-        Self::Map(Arc::new(
-            entries
-                .into_iter()
-                .map(|(key, value)| (key.into(), value))
-                .collect(),
-        ))
+        Self::Map(Arc::new(entries.into_iter().map(|(key, value)| (key.into(), value)).collect()))
     }
 
     /// Layers, the strongest first.
@@ -177,11 +172,7 @@ impl Binding {
                     let (value, is_secret) = layer.to_value(environment)?;
                     secret |= is_secret;
                     values.extend(
-                        value
-                            .as_map()
-                            .into_iter()
-                            .flatten()
-                            .map(|(k, v)| (k.clone(), v.clone())),
+                        value.as_map().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())),
                     );
                 }
                 Ok((Json::from(values), secret))
@@ -212,13 +203,9 @@ impl MapEnvironment {
 
     /// An environment of plain values.
     pub fn from_values(values: &JsonMap) -> Self {
-        let names = values
-            .iter()
-            .map(|(name, value)| (name.clone(), Binding::Value(value.clone())));
-        Self {
-            names: names.collect(),
-            ..Self::default()
-        }
+        let names =
+            values.iter().map(|(name, value)| (name.clone(), Binding::Value(value.clone())));
+        Self { names: names.collect(), ..Self::default() }
     }
 
     /// Binds a name.
@@ -271,11 +258,7 @@ pub struct StartEnvironment {
 impl StartEnvironment {
     /// An environment with the names of the start, such as `env`, `job` and `payload`.
     pub fn new(names: MapEnvironment, seed: [u8; 32]) -> Self {
-        Self {
-            names,
-            seed,
-            draw_count: Cell::new(0),
-        }
+        Self { names, seed, draw_count: Cell::new(0) }
     }
 
     fn next_random_bytes(&self) -> [u8; 32] {
@@ -314,13 +297,7 @@ impl TemplateEnvironment for StartEnvironment {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-        let parts = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ];
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         Some(parts.join("-"))
     }
 }

@@ -87,10 +87,9 @@ impl TemplateFacts {
 
     fn record_event_names(&mut self, constant: &Expr) {
         match &constant.kind {
-            ExprKind::Const(Json::Str(name)) => self.event_names.push(EventName {
-                name: Arc::clone(name),
-                range: constant.span.range(),
-            }),
+            ExprKind::Const(Json::Str(name)) => self
+                .event_names
+                .push(EventName { name: Arc::clone(name), range: constant.span.range() }),
             ExprKind::List(items) => {
                 for item in items {
                     if matches!(item.kind, ExprKind::Const(Json::Str(_))) {

@@ -38,15 +38,11 @@ pub fn loop_items(value: &Json) -> Result<Vec<Json>, LoopItemsError> {
         Json::Int(count) => integers_below(u64::try_from(*count).unwrap_or_default())?,
         Json::UInt(count) => integers_below(*count)?,
         Json::Null | Json::Bool(_) | Json::Float(_) => {
-            return Err(LoopItemsError::NotIterable {
-                found: value.type_name(),
-            });
+            return Err(LoopItemsError::NotIterable { found: value.type_name() });
         }
     };
     if items.len() > MAX_LOOP_ITEMS {
-        return Err(LoopItemsError::TooMany {
-            count: items.len() as u64,
-        });
+        return Err(LoopItemsError::TooMany { count: items.len() as u64 });
     }
     Ok(items)
 }
@@ -65,9 +61,5 @@ fn split_text_items(text: &str) -> Vec<Json> {
     {
         return items.to_vec();
     }
-    text.split([',', '\n'])
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(Json::from)
-        .collect()
+    text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty()).map(Json::from).collect()
 }

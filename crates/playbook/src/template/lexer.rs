@@ -17,10 +17,7 @@ impl ByteSpan {
     /// Offsets saturate. Texts are far below 4 GiB.
     pub(super) fn new(start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-        Self {
-            start: clamp(start),
-            end: clamp(end),
-        }
+        Self { start: clamp(start), end: clamp(end) }
     }
 
     pub(super) fn start(self) -> usize {
@@ -33,10 +30,7 @@ impl ByteSpan {
 
     /// The span from the start of this one to the end of the other.
     pub(super) fn extend_to(self, other: Self) -> Self {
-        Self {
-            start: self.start,
-            end: other.end.max(self.end),
-        }
+        Self { start: self.start, end: other.end.max(self.end) }
     }
 
     pub(super) fn range(self) -> std::ops::Range<usize> {
@@ -124,11 +118,7 @@ impl<'t> Lexer<'t> {
     /// Creates a lexer for a text with tags. Like Jinja, it drops one newline at the very end.
     pub(super) fn for_template(text: &'t str, limits: &TemplateLimits) -> Self {
         let body = text.strip_suffix('\n').unwrap_or(text);
-        Self::new(
-            body.strip_suffix('\r').unwrap_or(body),
-            LexerMode::Text,
-            limits,
-        )
+        Self::new(body.strip_suffix('\r').unwrap_or(body), LexerMode::Text, limits)
     }
 
     /// Creates a lexer for an expression without tags.
@@ -190,13 +180,8 @@ impl<'t> Lexer<'t> {
     }
 
     fn syntax_error<T>(span: ByteSpan, reason: impl Into<String>) -> Result<T, TemplateError> {
-        let kind = TemplateErrorKind::Syntax {
-            reason: reason.into(),
-        };
-        Err(TemplateError {
-            kind,
-            range: span.range(),
-        })
+        let kind = TemplateErrorKind::Syntax { reason: reason.into() };
+        Err(TemplateError { kind, range: span.range() })
     }
 
     // Outside of tags.
@@ -210,23 +195,13 @@ impl<'t> Lexer<'t> {
             let rest = self.rest();
             let Some(opening) = find_tag(rest) else {
                 let span = self.advance_by(rest.len());
-                return Ok((
-                    if rest.is_empty() {
-                        Token::End
-                    } else {
-                        Token::Text(rest)
-                    },
-                    span,
-                ));
+                return Ok((if rest.is_empty() { Token::End } else { Token::Text(rest) }, span));
             };
             if opening > 0 {
                 let text = &rest[..opening];
                 let span = self.advance_by(opening);
-                let trimmed = if rest[opening + 2..].starts_with('-') {
-                    text.trim_end()
-                } else {
-                    text
-                };
+                let trimmed =
+                    if rest[opening + 2..].starts_with('-') { text.trim_end() } else { text };
                 if trimmed.is_empty() {
                     continue;
                 }
@@ -316,10 +291,7 @@ impl<'t> Lexer<'t> {
 
     fn lex_inside_tag(&mut self) -> LexResult<'t> {
         let rest = self.rest();
-        let blanks = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_whitespace())
-                .len();
+        let blanks = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_whitespace()).len();
         self.advance_by(blanks);
         let rest = self.rest();
         let after_dot = std::mem::take(&mut self.after_dot);
@@ -468,20 +440,14 @@ struct SimpleTag {
 }
 
 fn match_simple_tag(inner: &str, keyword: &str) -> Option<SimpleTag> {
-    let rest = inner
-        .trim_ascii_start()
-        .strip_prefix(keyword)?
-        .trim_ascii_start();
+    let rest = inner.trim_ascii_start().strip_prefix(keyword)?.trim_ascii_start();
     let (trims, rest) = match rest.as_bytes().first() {
         Some(b'-') => (true, &rest[1..]),
         Some(b'+') => (false, &rest[1..]),
         Some(_) | None => (false, rest),
     };
     let rest = rest.strip_prefix("%}")?;
-    Some(SimpleTag {
-        len: inner.len() - rest.len(),
-        trims,
-    })
+    Some(SimpleTag { len: inner.len() - rest.len(), trims })
 }
 
 fn is_word_start(c: char) -> bool {
@@ -538,10 +504,7 @@ const BAD_ESCAPE: &str = "invalid escape sequence";
 fn parse_hex_digits(chars: &mut std::str::Chars<'_>, digits: usize) -> Result<u32, &'static str> {
     let mut value = 0;
     for _ in 0..digits {
-        let digit = chars
-            .next()
-            .and_then(|c| c.to_digit(16))
-            .ok_or(BAD_ESCAPE)?;
+        let digit = chars.next().and_then(|c| c.to_digit(16)).ok_or(BAD_ESCAPE)?;
         value = value * 16 + digit;
     }
     Ok(value)

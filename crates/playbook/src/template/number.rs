@@ -160,11 +160,7 @@ pub(super) fn round_number(
         RoundingMode::Down => scaled.floor(),
     };
     let result = rounded / scale;
-    Ok(Json::from_f64(if result.is_finite() {
-        result
-    } else {
-        number
-    })?)
+    Ok(Json::from_f64(if result.is_finite() { result } else { number })?)
 }
 
 /// Parses a text as a number. Integers are exact, everything else is a float.
@@ -174,10 +170,7 @@ pub(super) fn parse_number(text: &str) -> Option<Json> {
         return Json::from_i128(value).ok();
     }
     // `inf`, `nan` and the like are words, not numbers.
-    if text
-        .bytes()
-        .any(|byte| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E'))
-    {
+    if text.bytes().any(|byte| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E')) {
         return None;
     }
     Json::from_f64(text.parse().ok()?).ok()

@@ -26,28 +26,18 @@ pub(super) fn compare_values(
             if Arc::ptr_eq(left, right) {
                 return Ok(Ordering::Equal);
             }
-            compare_pairs(
-                left.iter().zip(right.iter()),
-                left.len().cmp(&right.len()),
-                |(a, b)| compare_values(a, b, meter),
-            )
+            compare_pairs(left.iter().zip(right.iter()), left.len().cmp(&right.len()), |(a, b)| {
+                compare_values(a, b, meter)
+            })
         }
         (Json::Map(left), Json::Map(right)) => {
             if Arc::ptr_eq(left, right) {
                 return Ok(Ordering::Equal);
             }
-            compare_pairs(
-                left.iter().zip(right.iter()),
-                left.len().cmp(&right.len()),
-                |(a, b)| {
-                    let keys = compare_texts(a.0, b.0, meter)?;
-                    if keys.is_ne() {
-                        Ok(keys)
-                    } else {
-                        compare_values(a.1, b.1, meter)
-                    }
-                },
-            )
+            compare_pairs(left.iter().zip(right.iter()), left.len().cmp(&right.len()), |(a, b)| {
+                let keys = compare_texts(a.0, b.0, meter)?;
+                if keys.is_ne() { Ok(keys) } else { compare_values(a.1, b.1, meter) }
+            })
         }
         _ => match compare_numbers(left, right) {
             Some(order) => Ok(order),
@@ -96,16 +86,9 @@ fn compare_numbers(left: &Json, right: &Json) -> Option<Ordering> {
 
 /// A float is never a whole number of 64 bits, so it is never equal to an integer.
 fn compare_integer_to_float(integer: i128, float: f64) -> Ordering {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a cast of a float saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     let floor = float.floor() as i128;
-    if integer <= floor {
-        Ordering::Less
-    } else {
-        Ordering::Greater
-    }
+    if integer <= floor { Ordering::Less } else { Ordering::Greater }
 }
 
 fn type_rank(value: &Json) -> u8 {
@@ -170,11 +153,7 @@ pub(super) fn merge_sort<T>(
     let mut merged = Vec::with_capacity(lower.len() + upper.len());
     while let (Some(low), Some(high)) = (lower.peek(), upper.peek()) {
         let from_upper = compare(low, high)?.is_gt();
-        merged.extend(if from_upper {
-            upper.next()
-        } else {
-            lower.next()
-        });
+        merged.extend(if from_upper { upper.next() } else { lower.next() });
     }
     merged.extend(lower);
     merged.extend(upper);

@@ -31,9 +31,7 @@ fn subtract_len(value: &Json, remaining: &mut usize) -> Option<()> {
     };
     *remaining = remaining.checked_sub(own_len)?;
     match value {
-        Json::List(items) => items
-            .iter()
-            .try_for_each(|item| subtract_len(item, remaining)),
+        Json::List(items) => items.iter().try_for_each(|item| subtract_len(item, remaining)),
         Json::Map(map) => map.iter().try_for_each(|(key, value)| {
             *remaining = remaining.checked_sub(quoted_len(key))?;
             subtract_len(value, remaining)
@@ -48,10 +46,7 @@ fn subtract_len(value: &Json, remaining: &mut usize) -> Option<()> {
 }
 
 fn quoted_len(text: &str) -> usize {
-    let escaped = text
-        .bytes()
-        .filter(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\'))
-        .count();
+    let escaped = text.bytes().filter(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')).count();
     text.len() + 2 + 5 * escaped
 }
 
@@ -103,9 +98,7 @@ pub(super) struct IndentedText<'v> {
 impl<'v> IndentedText<'v> {
     /// Measures the text. Returns `None` if it has more than `limit` bytes.
     pub(super) fn new(value: &'v Json, indent: usize, limit: usize) -> Option<Self> {
-        let layout = JsonLayout {
-            indent: Some(indent),
-        };
+        let layout = JsonLayout { indent: Some(indent) };
         let mut counter = LengthCounter { remaining: limit };
         layout.write_value(value, 0, &mut counter).ok()?;
         let len = limit - counter.remaining;

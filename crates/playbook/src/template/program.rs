@@ -89,11 +89,7 @@ pub(super) enum LinkKind {
     Method(Method, Params),
     Filter(Filter, Params),
     ItemFilter(Box<ItemFilter>),
-    Test {
-        test: Test,
-        params: Params,
-        negated: bool,
-    },
+    Test { test: Test, params: Params, negated: bool },
     LoopCycle(Vec<Expr>),
     LoopChanged(Vec<Expr>),
 }

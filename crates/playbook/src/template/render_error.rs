@@ -84,11 +84,7 @@ pub enum FetchNeed {
 
 impl fmt::Display for RenderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} at line {} column {}",
-            self.message, self.line, self.column
-        )?;
+        write!(f, "{} at line {} column {}", self.message, self.line, self.column)?;
         if !self.path.is_empty() {
             write!(f, " of {}", self.path)?;
         }
@@ -116,11 +112,7 @@ pub(super) type EvalResult<T> = Result<T, EvalError>;
 
 impl EvalError {
     fn new(kind: RenderErrorKind, message: String) -> Self {
-        Self(Box::new(EvalErrorInner {
-            kind,
-            message,
-            offset: None,
-        }))
+        Self(Box::new(EvalErrorInner { kind, message, offset: None }))
     }
 
     /// The error of a failed operation.
@@ -157,11 +149,7 @@ impl EvalError {
 
     /// Converts the error, with line and column in the text.
     pub(super) fn into_render_error(self, text: &str) -> RenderError {
-        let EvalErrorInner {
-            kind,
-            message,
-            offset,
-        } = *self.0;
+        let EvalErrorInner { kind, message, offset } = *self.0;
         let before = text.get(..offset.unwrap_or_default()).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();

@@ -62,9 +62,7 @@ impl RenderMeter {
 
     /// One more than the remaining fuel: counting further is useless, since the charge then fails.
     pub(super) fn max_countable(&self) -> usize {
-        usize::try_from(self.fuel.get())
-            .unwrap_or(usize::MAX)
-            .saturating_add(1)
+        usize::try_from(self.fuel.get()).unwrap_or(usize::MAX).saturating_add(1)
     }
 
     fn charge_memory(&self, bytes: Option<usize>) -> EvalResult<()> {
@@ -78,10 +76,7 @@ impl RenderMeter {
     /// Charges a text of this size. No text may be larger than the output limit.
     pub(super) fn charge_text(&self, bytes: usize) -> EvalResult<()> {
         if bytes > self.limits.output {
-            return Err(EvalError::limit_exceeded(
-                RenderLimit::Output,
-                self.limits.output,
-            ));
+            return Err(EvalError::limit_exceeded(RenderLimit::Output, self.limits.output));
         }
         self.charge_scan(bytes)?;
         self.charge_memory(bytes.checked_add(TEXT_OVERHEAD_BYTES))
@@ -102,9 +97,7 @@ impl RenderMeter {
         self.has_built_container.set(true);
         self.charge_fuel(items)?;
         self.charge_memory(
-            items
-                .checked_mul(bytes)
-                .and_then(|size| size.checked_add(CONTAINER_OVERHEAD_BYTES)),
+            items.checked_mul(bytes).and_then(|size| size.checked_add(CONTAINER_OVERHEAD_BYTES)),
         )
     }
 
@@ -139,14 +132,11 @@ impl RenderMeter {
             | Json::Str(_) => Ok(()),
             Json::List(items) => {
                 enter_level(items.len())?;
-                items
-                    .iter()
-                    .try_for_each(|item| self.check_nesting(item, levels + 1))
+                items.iter().try_for_each(|item| self.check_nesting(item, levels + 1))
             }
             Json::Map(map) => {
                 enter_level(map.len())?;
-                map.values()
-                    .try_for_each(|item| self.check_nesting(item, levels + 1))
+                map.values().try_for_each(|item| self.check_nesting(item, levels + 1))
             }
         }
     }
@@ -166,10 +156,7 @@ impl RenderMeter {
         if self.has_built_container.get()
             && print::canonical_len(value, self.limits.output).is_none()
         {
-            return Err(EvalError::limit_exceeded(
-                RenderLimit::Output,
-                self.limits.output,
-            ));
+            return Err(EvalError::limit_exceeded(RenderLimit::Output, self.limits.output));
         }
         Ok(())
     }

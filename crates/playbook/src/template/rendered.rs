@@ -36,20 +36,12 @@ pub enum PathSegment {
 impl RenderedValue {
     /// A value that was made without secrets.
     pub(super) fn without_secrets(value: Json) -> Self {
-        Self {
-            value,
-            secrets: Vec::new(),
-            secret_parts: Vec::new(),
-        }
+        Self { value, secrets: Vec::new(), secret_parts: Vec::new() }
     }
 
     /// Converts the outcome of a template.
     pub(super) fn from_outcome(outcome: RenderOutcome) -> Self {
-        let RenderOutcome {
-            value,
-            is_tainted,
-            mut secret_parts,
-        } = outcome;
+        let RenderOutcome { value, is_tainted, mut secret_parts } = outcome;
         let is_secret = is_tainted || !secret_parts.is_empty();
         // Text next to a secret is not secret, unless a secret influenced it. A secret too short to
         // be searched for is hidden together with its line.
@@ -76,9 +68,7 @@ impl RenderedValue {
 
     /// The value with every secret part replaced.
     pub fn to_redacted(&self) -> Json {
-        self.secrets
-            .iter()
-            .fold(self.value.clone(), |value, path| redact_at(value, &path.0))
+        self.secrets.iter().fold(self.value.clone(), |value, path| redact_at(value, &path.0))
     }
 }
 
@@ -104,12 +94,10 @@ impl fmt::Debug for RenderedValue {
 impl ValuePath {
     /// Returns the part of a value at this path.
     pub fn get<'v>(&self, value: &'v Json) -> Option<&'v Json> {
-        self.0
-            .iter()
-            .try_fold(value, |value, segment| match segment {
-                PathSegment::Key(key) => value.get(key),
-                PathSegment::Index(index) => value.as_list()?.get(*index),
-            })
+        self.0.iter().try_fold(value, |value, segment| match segment {
+            PathSegment::Key(key) => value.get(key),
+            PathSegment::Index(index) => value.as_list()?.get(*index),
+        })
     }
 
     /// Prepends a segment to the path.

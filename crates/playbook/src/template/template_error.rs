@@ -76,15 +76,9 @@ impl fmt::Display for TemplateErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax { reason } => f.write_str(reason),
-            Self::UnknownName {
-                vocabulary,
-                name,
-                suggestion,
-            } => {
+            Self::UnknownName { vocabulary, name, suggestion } => {
                 write!(f, "unknown {vocabulary} '{name}'")?;
-                suggestion.map_or(Ok(()), |suggestion| {
-                    write!(f, "; did you mean '{suggestion}'")
-                })
+                suggestion.map_or(Ok(()), |suggestion| write!(f, "; did you mean '{suggestion}'"))
             }
             Self::Statement { name } => write!(f, "statement '{name}' is not allowed"),
             Self::StartOnly { name } => write!(f, "'{name}' may only be used in workload"),

@@ -182,10 +182,9 @@ vocabulary! {
 /// The known name that is most similar to an unknown one.
 pub(super) fn suggest_name(vocabulary: VocabularyKind, name: &str) -> Option<&'static str> {
     match vocabulary {
-        VocabularyKind::Filter => nearest_name(
-            name,
-            Filter::NAMES.iter().copied().chain(ItemFilterName::NAMES),
-        ),
+        VocabularyKind::Filter => {
+            nearest_name(name, Filter::NAMES.iter().copied().chain(ItemFilterName::NAMES))
+        }
         VocabularyKind::Test => nearest_name(name, Test::NAMES.iter().copied()),
         VocabularyKind::Function => nearest_name(name, Function::NAMES.iter().copied()),
         VocabularyKind::Method => nearest_name(name, Method::NAMES.iter().copied()),

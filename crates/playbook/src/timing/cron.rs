@@ -102,14 +102,11 @@ fn parse_cron_fields(text: &str) -> Result<[CronField; 6], CronError> {
 fn can_fire([_, _, _, day, month, weekday]: &[CronField; 6]) -> bool {
     const MAX_MONTH_DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let first_day = (day.values | day.month_dependent).trailing_zeros();
-    let selected_months = (1..=12)
-        .zip(MAX_MONTH_DAYS)
-        .filter(|(number, _)| month.values & (1_u64 << number) != 0);
+    let selected_months =
+        (1..=12).zip(MAX_MONTH_DAYS).filter(|(number, _)| month.values & (1_u64 << number) != 0);
     day.has_last_day
         || !weekday.is_wildcard
-        || selected_months
-            .into_iter()
-            .any(|(_, days)| first_day <= days)
+        || selected_months.into_iter().any(|(_, days)| first_day <= days)
 }
 
 impl fmt::Display for CronExpression {
@@ -152,11 +149,7 @@ mod tests {
 
     /// Returns the values of each field according to the parser that the scheduler uses.
     fn scheduler_values(text: &str) -> [Vec<u16>; 6] {
-        let cron = CronParser::builder()
-            .year(Year::Disallowed)
-            .build()
-            .parse(text)
-            .unwrap();
+        let cron = CronParser::builder().year(Year::Disallowed).build().parse(text).unwrap();
         let pattern = cron.pattern;
         [
             pattern.seconds.values(),
@@ -169,11 +162,9 @@ mod tests {
     }
 
     fn parsed_values(text: &str) -> [Vec<u16>; 6] {
-        parse_cron_fields(text).unwrap().map(|field| {
-            (0..64)
-                .filter(|value| field.values & (1 << value) != 0)
-                .collect()
-        })
+        parse_cron_fields(text)
+            .unwrap()
+            .map(|field| (0..64).filter(|value| field.values & (1 << value) != 0).collect())
     }
 
     #[test]
@@ -270,11 +261,7 @@ mod tests {
     fn arb_field(min: u16, max: u16) -> impl Strategy<Value = String> {
         let list = prop::collection::vec(arb_item(min, max), 1..4);
         list.prop_map(|items| {
-            if items.iter().any(|item| item == "*") {
-                "*".to_owned()
-            } else {
-                items.join(",")
-            }
+            if items.iter().any(|item| item == "*") { "*".to_owned() } else { items.join(",") }
         })
     }
 
@@ -287,20 +274,12 @@ mod tests {
             1 => prop::sample::select(vec!["MON-FRI", "sat,SUN", "5L", "?", "TUE-SUN/2"]).prop_map(str::to_owned),
         ];
         let second = prop::option::of(arb_field(0, 59));
-        (
-            second,
-            arb_field(0, 59),
-            arb_field(0, 23),
-            day,
-            arb_field(1, 12),
-            weekday,
-        )
-            .prop_map(|(second, minute, hour, day, month, weekday)| {
-                let second = second
-                    .map(|second| format!("{second} "))
-                    .unwrap_or_default();
+        (second, arb_field(0, 59), arb_field(0, 23), day, arb_field(1, 12), weekday).prop_map(
+            |(second, minute, hour, day, month, weekday)| {
+                let second = second.map(|second| format!("{second} ")).unwrap_or_default();
                 format!("{second}{minute} {hour} {day} {month} {weekday}")
-            })
+            },
+        )
     }
 
     proptest! {

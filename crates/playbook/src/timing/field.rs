@@ -22,14 +22,8 @@ pub enum CronUnit {
 
 impl CronUnit {
     /// All fields, in the order in which they are written.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Second,
-        Self::Minute,
-        Self::Hour,
-        Self::Day,
-        Self::Month,
-        Self::Weekday,
-    ];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Month, Self::Weekday];
 
     fn value_range(self) -> RangeInclusive<u16> {
         match self {
@@ -103,10 +97,7 @@ impl fmt::Display for CronFieldError {
         let (min, max) = (range.start(), range.end());
         match kind {
             CronFieldErrorKind::NotAValue => {
-                write!(
-                    f,
-                    "'{item}' is not a valid {unit}; expected a number in {min}..{max}"
-                )?;
+                write!(f, "'{item}' is not a valid {unit}; expected a number in {min}..{max}")?;
                 match (unit.value_names().first(), unit.value_names().last()) {
                     (Some(from), Some(to)) => write!(f, " or a name in {from}..{to}"),
                     _ => Ok(()),
@@ -120,15 +111,11 @@ impl fmt::Display for CronFieldError {
                 write!(f, "the step of {unit} '{item}' is out of range 1..{max}")
             }
             CronFieldErrorKind::StepAfterValue => {
-                write!(
-                    f,
-                    "{unit} '{item}' has a step but no range; write '*/n' or '{min}-{max}/n'"
-                )
+                write!(f, "{unit} '{item}' has a step but no range; write '*/n' or '{min}-{max}/n'")
             }
-            CronFieldErrorKind::InvalidOccurrence => write!(
-                f,
-                "{unit} '{item}' must have a number in 1..5 after the '#'"
-            ),
+            CronFieldErrorKind::InvalidOccurrence => {
+                write!(f, "{unit} '{item}' must have a number in 1..5 after the '#'")
+            }
             CronFieldErrorKind::SecondLast => write!(f, "{unit} '{item}' is a second 'L'"),
         }
     }
@@ -217,15 +204,9 @@ impl CronField {
 
 fn value_bits(unit: CronUnit, range: RangeInclusive<u16>, step: usize) -> u64 {
     let normalize = |value| {
-        if unit == CronUnit::Weekday {
-            value % 7
-        } else {
-            value
-        }
+        if unit == CronUnit::Weekday { value % 7 } else { value }
     };
-    range
-        .step_by(step)
-        .fold(0, |bits, value| bits | 1 << normalize(value))
+    range.step_by(step).fold(0, |bits, value| bits | 1 << normalize(value))
 }
 
 fn parse_increment(unit: CronUnit, text: &str) -> Result<usize, CronFieldErrorKind> {

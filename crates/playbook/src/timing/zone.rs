@@ -36,10 +36,7 @@ impl TimeZone {
         nearest_name(name, zone_names()).or_else(|| {
             let city = name.rsplit('/').next().unwrap_or(name).replace(' ', "_");
             zone_names().find(|zone_name| {
-                zone_name
-                    .rsplit('/')
-                    .next()
-                    .is_some_and(|last| last.eq_ignore_ascii_case(&city))
+                zone_name.rsplit('/').next().is_some_and(|last| last.eq_ignore_ascii_case(&city))
             })
         })
     }
@@ -88,25 +85,12 @@ mod tests {
 
     #[test]
     fn zone_names_have_one_spelling() {
-        for name in [
-            "UTC",
-            "Europe/Berlin",
-            "America/Argentina/Buenos_Aires",
-            "Etc/GMT+5",
-            "CET",
-        ] {
+        for name in ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "CET"] {
             assert_eq!(TimeZone::from_name(name).map(TimeZone::as_str), Some(name));
         }
-        for name in [
-            "",
-            "europe/berlin",
-            "Berlin",
-            "Europe/Berln",
-            "CEST",
-            "+02:00",
-            "Factory",
-            "local",
-        ] {
+        for name in
+            ["", "europe/berlin", "Berlin", "Europe/Berln", "CEST", "+02:00", "Factory", "local"]
+        {
             assert_eq!(TimeZone::from_name(name), None, "{name}");
         }
         assert_eq!(TimeZone::from_name("UTC"), Some(TimeZone::default()));

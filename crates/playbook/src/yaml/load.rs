@@ -14,17 +14,9 @@ use crate::source::Span;
 #[derive(Debug)]
 pub(crate) enum YamlError {
     /// Invalid or unsupported YAML, with a hint if the cause is a common mistake.
-    Syntax {
-        span: Span,
-        reason: String,
-        hint: Option<&'static str>,
-    },
+    Syntax { span: Span, reason: String, hint: Option<&'static str> },
     /// A key occurs twice in one map.
-    DuplicateKey {
-        span: Span,
-        key: Arc<str>,
-        first: Span,
-    },
+    DuplicateKey { span: Span, key: Arc<str>, first: Span },
     /// A limit is exceeded.
     TooLarge { limit: String },
     /// The text contains a second document.
@@ -81,9 +73,7 @@ struct YamlLoader<'t> {
 impl<'t> YamlLoader<'t> {
     fn new(text: &'t str) -> Self {
         let byte_offsets = (!text.is_ascii()).then(|| {
-            text.char_indices()
-                .map(|(offset, _)| Span::new(offset, offset).start)
-                .collect()
+            text.char_indices().map(|(offset, _)| Span::new(offset, offset).start).collect()
         });
         Self {
             text,
@@ -98,10 +88,8 @@ impl<'t> YamlLoader<'t> {
 
     fn load_document(&mut self) -> Result<Option<YamlNode>, YamlError> {
         if let Some(offset) = self.text.find('\0') {
-            return Err(self.syntax_error(
-                Span::new(offset, offset + 1),
-                "the text contains a NUL character",
-            ));
+            return Err(self
+                .syntax_error(Span::new(offset, offset + 1), "the text contains a NUL character"));
         }
         let mut parser = Parser::new_from_str(self.text);
         while let Some(event) = parser.next_event() {
@@ -148,24 +136,13 @@ impl<'t> YamlLoader<'t> {
 
     fn open_collection(&mut self, open: OpenCollection) -> Result<(), YamlError> {
         if self.stack.len() >= MAX_DEPTH {
-            return Err(YamlError::TooLarge {
-                limit: format!("{MAX_DEPTH} levels of nesting"),
-            });
+            return Err(YamlError::TooLarge { limit: format!("{MAX_DEPTH} levels of nesting") });
         }
-        if let Some(OpenCollection::Map {
-            key: None, start, ..
-        }) = self.stack.last()
-        {
-            let (OpenCollection::List {
-                start: child_start, ..
-            }
-            | OpenCollection::Map {
-                start: child_start, ..
-            }) = &open;
-            let is_template = self
-                .text
-                .get(start.start as usize..)
-                .is_some_and(|t| t.starts_with("{{"));
+        if let Some(OpenCollection::Map { key: None, start, .. }) = self.stack.last() {
+            let (OpenCollection::List { start: child_start, .. }
+            | OpenCollection::Map { start: child_start, .. }) = &open;
+            let is_template =
+                self.text.get(start.start as usize..).is_some_and(|t| t.starts_with("{{"));
             return Err(YamlError::Syntax {
                 span: if is_template { *start } else { *child_start },
                 reason: "a key must be text, not a list or a map".to_owned(),
@@ -179,46 +156,19 @@ impl<'t> YamlLoader<'t> {
 
     fn close_collection(&mut self, end: Span) -> Result<(), YamlError> {
         let (node, anchor) = match self.stack.pop() {
-            Some(OpenCollection::List {
-                start,
-                anchor,
-                items,
-            }) => {
+            Some(OpenCollection::List { start, anchor, items }) => {
                 let span = collection_span(start, end, items.last().map(|item| item.span));
-                (
-                    YamlNode {
-                        span,
-                        value: NodeValue::List(items),
-                    },
-                    anchor,
-                )
+                (YamlNode { span, value: NodeValue::List(items) }, anchor)
             }
-            Some(OpenCollection::Map {
-                start,
-                anchor,
-                mut entries,
-                keys,
-                merges,
-                ..
-            }) => {
+            Some(OpenCollection::Map { start, anchor, mut entries, keys, merges, .. }) => {
                 let span =
                     collection_span(start, end, entries.last().map(|entry| entry.value.span));
                 merge_entries(&mut entries, keys, merges);
-                (
-                    YamlNode {
-                        span,
-                        value: NodeValue::Map(entries),
-                    },
-                    anchor,
-                )
+                (YamlNode { span, value: NodeValue::Map(entries) }, anchor)
             }
             None => return Err(self.syntax_error(end, "unexpected end of a collection")),
         };
-        let size = if anchor > 0 {
-            count_tree_nodes(&node)
-        } else {
-            0
-        };
+        let size = if anchor > 0 { count_tree_nodes(&node) } else { 0 };
         self.add_node(node, anchor, size)
     }
 
@@ -230,13 +180,7 @@ impl<'t> YamlLoader<'t> {
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(OpenCollection::List { items, .. }) => items.push(node),
-            Some(OpenCollection::Map {
-                entries,
-                keys,
-                key,
-                merges,
-                ..
-            }) => match key.take() {
+            Some(OpenCollection::Map { entries, keys, key, merges, .. }) => match key.take() {
                 None => {
                     let text = match &node.value {
                         NodeValue::Text(text) => Arc::clone(text),
@@ -264,11 +208,7 @@ impl<'t> YamlLoader<'t> {
                         });
                     } else {
                         keys.insert(Arc::clone(&text), key_span);
-                        entries.push(YamlEntry {
-                            key: text,
-                            key_span,
-                            value: node,
-                        });
+                        entries.push(YamlEntry { key: text, key_span, value: node });
                     }
                 }
             },
@@ -285,9 +225,7 @@ impl<'t> YamlLoader<'t> {
         // Counted before the node is copied into the tree, so that an alias bomb is never expanded.
         self.count_nodes(size)?;
         if self.stack.len() + tree_depth(&node) > MAX_DEPTH {
-            return Err(YamlError::TooLarge {
-                limit: format!("{MAX_DEPTH} levels of nesting"),
-            });
+            return Err(YamlError::TooLarge { limit: format!("{MAX_DEPTH} levels of nesting") });
         }
         self.add_node(node, 0, 0)
     }
@@ -295,9 +233,7 @@ impl<'t> YamlLoader<'t> {
     fn count_nodes(&mut self, count: usize) -> Result<(), YamlError> {
         self.nodes += count;
         if self.nodes > MAX_NODES {
-            return Err(YamlError::TooLarge {
-                limit: format!("{MAX_NODES} nodes"),
-            });
+            return Err(YamlError::TooLarge { limit: format!("{MAX_NODES} nodes") });
         }
         Ok(())
     }
@@ -351,9 +287,7 @@ impl<'t> YamlLoader<'t> {
     fn convert_span(&self, span: saphyr_parser::Span) -> Span {
         let byte = |index: usize| match &self.byte_offsets {
             None => index.min(self.text.len()),
-            Some(offsets) => offsets
-                .get(index)
-                .map_or(self.text.len(), |offset| *offset as usize),
+            Some(offsets) => offsets.get(index).map_or(self.text.len(), |offset| *offset as usize),
         };
         let (start, mut end) = (byte(span.start.index()), byte(span.end.index()));
         // The parser's spans may include trailing whitespace and comments.
@@ -368,11 +302,8 @@ impl<'t> YamlLoader<'t> {
             .text
             .get(..span.start as usize)
             .map_or(0, |head| head.rfind('\n').map_or(0, |newline| newline + 1));
-        let line = self
-            .text
-            .get(line_start..)
-            .and_then(|tail| tail.lines().next())
-            .unwrap_or_default();
+        let line =
+            self.text.get(line_start..).and_then(|tail| tail.lines().next()).unwrap_or_default();
         let hint = if line.contains(": {{") {
             Some(QUOTE_TEMPLATES_HINT)
         } else if line.trim_start_matches(' ').starts_with('\t') {
@@ -380,19 +311,13 @@ impl<'t> YamlLoader<'t> {
         } else {
             None
         };
-        YamlError::Syntax {
-            span,
-            reason: reason.to_owned(),
-            hint,
-        }
+        YamlError::Syntax { span, reason: reason.to_owned(), hint }
     }
 
     fn scan_error(&self, error: &ScanError) -> YamlError {
         let error_span = self.convert_span(saphyr_parser::Span::empty(*error.marker()));
-        let at_end = self
-            .text
-            .get(error_span.start as usize..)
-            .is_none_or(|rest| rest.trim().is_empty());
+        let at_end =
+            self.text.get(error_span.start as usize..).is_none_or(|rest| rest.trim().is_empty());
         match self.open_bracket().filter(|_| at_end) {
             // The unclosed bracket is a more useful position than the end of the file.
             Some((span, bracket)) => {
@@ -419,15 +344,8 @@ fn is_quoted(text: &str, span: Span) -> bool {
 /// Returns the span of a collection. The end event of a block collection is positioned at the next
 /// token, so its span ends with the last item instead.
 fn collection_span(start: Span, end: Span, last: Option<Span>) -> Span {
-    let end = if end.end > end.start {
-        end.end
-    } else {
-        last.map_or(start.end, |last| last.end)
-    };
-    Span {
-        start: start.start,
-        end: end.max(start.start),
-    }
+    let end = if end.end > end.start { end.end } else { last.map_or(start.end, |last| last.end) };
+    Span { start: start.start, end: end.max(start.start) }
 }
 
 fn collect_merge_sources(node: YamlNode, merges: &mut Vec<YamlNode>) -> Result<(), Span> {
@@ -453,10 +371,7 @@ fn merge_entries(
             continue;
         };
         for entry in source {
-            if keys
-                .insert(Arc::clone(&entry.key), entry.key_span)
-                .is_none()
-            {
+            if keys.insert(Arc::clone(&entry.key), entry.key_span).is_none() {
                 entries.push(entry);
             }
         }
@@ -467,10 +382,9 @@ fn count_tree_nodes(node: &YamlNode) -> usize {
     1 + match &node.value {
         NodeValue::Plain(_) | NodeValue::Text(_) => 0,
         NodeValue::List(items) => items.iter().map(count_tree_nodes).sum::<usize>(),
-        NodeValue::Map(entries) => entries
-            .iter()
-            .map(|entry| 1 + count_tree_nodes(&entry.value))
-            .sum::<usize>(),
+        NodeValue::Map(entries) => {
+            entries.iter().map(|entry| 1 + count_tree_nodes(&entry.value)).sum::<usize>()
+        }
     }
 }
 
@@ -479,11 +393,7 @@ fn tree_depth(node: &YamlNode) -> usize {
         NodeValue::Plain(_) | NodeValue::Text(_) => 0,
         NodeValue::List(items) => 1 + items.iter().map(tree_depth).max().unwrap_or(0),
         NodeValue::Map(entries) => {
-            1 + entries
-                .iter()
-                .map(|entry| tree_depth(&entry.value))
-                .max()
-                .unwrap_or(0)
+            1 + entries.iter().map(|entry| tree_depth(&entry.value)).max().unwrap_or(0)
         }
     }
 }

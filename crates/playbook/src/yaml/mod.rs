@@ -23,6 +23,5 @@ pub const MAX_DEPTH: usize = 64;
 /// YAML.
 pub fn to_json(text: &str) -> Option<noetl_types::Json> {
     let (root, errors) = load_yaml(text);
-    root.filter(|_| errors.is_empty())
-        .map(|root| root.to_json())
+    root.filter(|_| errors.is_empty()).map(|root| root.to_json())
 }

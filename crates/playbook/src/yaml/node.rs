@@ -51,34 +51,19 @@ impl YamlNode {
     }
 
     pub(crate) fn as_text(&self) -> Option<&Arc<str>> {
-        if let NodeValue::Text(text) = &self.value {
-            Some(text)
-        } else {
-            None
-        }
+        if let NodeValue::Text(text) = &self.value { Some(text) } else { None }
     }
 
     pub(crate) fn as_map(&self) -> Option<&[YamlEntry]> {
-        if let NodeValue::Map(entries) = &self.value {
-            Some(entries)
-        } else {
-            None
-        }
+        if let NodeValue::Map(entries) = &self.value { Some(entries) } else { None }
     }
 
     pub(crate) fn as_list(&self) -> Option<&[YamlNode]> {
-        if let NodeValue::List(items) = &self.value {
-            Some(items)
-        } else {
-            None
-        }
+        if let NodeValue::List(items) = &self.value { Some(items) } else { None }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&YamlNode> {
-        self.as_map()?
-            .iter()
-            .find(|entry| &*entry.key == key)
-            .map(|entry| &entry.value)
+        self.as_map()?.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value)
     }
 
     /// Returns the name of the type, as used in messages.

@@ -36,9 +36,7 @@ fn resolve_number(text: &str) -> Result<Option<Json>, &'static str> {
         return Ok(Some(json));
     }
     let value: f64 = text.parse().map_err(|_| "invalid number")?;
-    Json::from_f64(value)
-        .map(Some)
-        .map_err(|_| "a number must be finite")
+    Json::from_f64(value).map(Some).map_err(|_| "a number must be finite")
 }
 
 /// Matches `[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?` or `\.[0-9]+([eE]…)?`, without a sign.
@@ -111,10 +109,7 @@ mod tests {
             assert_eq!(value(source), json, "{source}");
         }
         for source in [".inf", "-.INF", ".nan", "1e999"] {
-            assert!(
-                resolve_plain_scalar(source).is_err(),
-                "{source} is rejected"
-            );
+            assert!(resolve_plain_scalar(source).is_err(), "{source} is rejected");
         }
     }
 }

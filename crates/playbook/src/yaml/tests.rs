@@ -3,10 +3,7 @@
 use super::{YamlError, load_yaml, to_json};
 
 fn load_to_json(text: &str) -> String {
-    to_json(text).map_or_else(
-        || format!("{:?}", load_yaml(text).1),
-        |json| json.to_string(),
-    )
+    to_json(text).map_or_else(|| format!("{:?}", load_yaml(text).1), |json| json.to_string())
 }
 
 fn describe_errors(text: &str) -> Vec<String> {
@@ -31,18 +28,12 @@ fn plain_scalars_follow_core_schema() {
         r#"["yes","on",1,1.5,null,true,"1","true",16]"#
     );
     assert_eq!(load_to_json("{1: a, true: b}"), r#"{"1":"a","true":"b"}"#);
-    assert_eq!(
-        load_to_json("[!!str 1, !!int 2, !!float 2, !!null ~]"),
-        r#"["1",2,2,null]"#
-    );
+    assert_eq!(load_to_json("[!!str 1, !!int 2, !!float 2, !!null ~]"), r#"["1",2,2,null]"#);
 }
 
 #[test]
 fn expands_anchors_and_merges() {
-    assert_eq!(
-        load_to_json("a: &x {n: 1}\nb: *x\n"),
-        r#"{"a":{"n":1},"b":{"n":1}}"#
-    );
+    assert_eq!(load_to_json("a: &x {n: 1}\nb: *x\n"), r#"{"a":{"n":1},"b":{"n":1}}"#);
     let merged = "base: &b {x: 1, y: 2}\nmore: &m {y: 3, z: 4}\nown: {<<: [*b, *m], x: 0}\n";
     assert_eq!(
         load_to_json(merged),
@@ -53,42 +44,26 @@ fn expands_anchors_and_merges() {
 
 #[test]
 fn errors_have_reason_and_offset() {
-    assert_eq!(
-        describe_errors("a: 1\nb: 2\na: 3\n"),
-        ["10: duplicate a of 0"]
-    );
+    assert_eq!(describe_errors("a: 1\nb: 2\na: 3\n"), ["10: duplicate a of 0"]);
     assert_eq!(describe_errors("a: 1\n---\nb: 2\n"), ["5: second document"]);
-    assert_eq!(
-        describe_errors("<<: 1\n"),
-        ["4: '<<' requires a map or a list of maps"]
-    );
+    assert_eq!(describe_errors("<<: 1\n"), ["4: '<<' requires a map or a list of maps"]);
     assert_eq!(
         describe_errors("a: &a [*a]\n"),
         ["7: the alias refers to itself or to an undefined anchor"]
     );
-    assert_eq!(
-        describe_errors("a: !secret b\n"),
-        ["3: tag '!secret' is not supported"]
-    );
+    assert_eq!(describe_errors("a: !secret b\n"), ["3: tag '!secret' is not supported"]);
     assert_eq!(describe_errors("a: .inf\n"), ["3: a number must be finite"]);
     assert_eq!(
         describe_errors("é: 1\n? [x]\n: 2\n"),
         ["8: a key must be text, not a list or a map"]
     );
     assert_eq!(describe_errors("tool: [a\n"), ["6: '[' is never closed"]);
-    assert_eq!(
-        describe_errors("a: 1\ntool: {k: [a, b]\n"),
-        ["11: '{' is never closed"]
-    );
+    assert_eq!(describe_errors("a: 1\ntool: {k: [a, b]\n"), ["11: '{' is never closed"]);
 }
 
 #[test]
 fn unquoted_template_gets_quoting_hint() {
-    for text in [
-        "a: {{ x }}\n",
-        "a:\n  - {{ x }}\n",
-        "url: {{ host }}/path\n",
-    ] {
+    for text in ["a: {{ x }}\n", "a:\n  - {{ x }}\n", "url: {{ host }}/path\n"] {
         let hint = load_yaml(text).1.into_iter().find_map(|error| match error {
             YamlError::Syntax { hint, .. } => hint,
             YamlError::DuplicateKey { .. }
@@ -101,14 +76,8 @@ fn unquoted_template_gets_quoting_hint() {
 
 #[test]
 fn limits_apply_before_alias_expansion() {
-    assert_eq!(
-        describe_errors(&"[".repeat(65)),
-        ["exceeds 64 levels of nesting"]
-    );
-    assert_eq!(
-        describe_errors(&"x".repeat(super::MAX_DOCUMENT_BYTES + 1)),
-        ["exceeds 1 MiB"]
-    );
+    assert_eq!(describe_errors(&"[".repeat(65)), ["exceeds 64 levels of nesting"]);
+    assert_eq!(describe_errors(&"x".repeat(super::MAX_DOCUMENT_BYTES + 1)), ["exceeds 1 MiB"]);
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..8 {
         let list = vec![format!("*a{}", level - 1); 10].join(", ");

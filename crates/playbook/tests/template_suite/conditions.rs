@@ -17,9 +17,7 @@ fn truthiness_of_values() {
     for value in ["null", "false", "0", "[]", "{}", "\"\"", "\"  \""] {
         assert!(!is_truthy(&parse_json(value)), "{value}");
     }
-    for text in [
-        "false", "0", "no", "none", "null", "off", "{}", "[]", " False ", "NO", "oFF\n",
-    ] {
+    for text in ["false", "0", "no", "none", "null", "off", "{}", "[]", " False ", "NO", "oFF\n"] {
         assert!(!is_truthy(&Json::from(text)), "{text}");
     }
     for value in [
@@ -78,25 +76,11 @@ fn conditions_accept_all_forms() {
 
 #[test]
 fn detects_single_expression_conditions() {
-    for text in [
-        "yes",
-        "No",
-        "on",
-        "'abc'",
-        "{{ a }} == 3",
-        "x{{ a }}",
-        "{% if a %}1{% endif %}",
-    ] {
-        assert!(
-            !Template::parse_condition(text).unwrap().is_one_expression(),
-            "{text}"
-        );
+    for text in ["yes", "No", "on", "'abc'", "{{ a }} == 3", "x{{ a }}", "{% if a %}1{% endif %}"] {
+        assert!(!Template::parse_condition(text).unwrap().is_one_expression(), "{text}");
     }
     for text in ["a", "a == 3", "{{ a }}", " {{ a == 3 }} ", "true", "1"] {
-        assert!(
-            Template::parse_condition(text).unwrap().is_one_expression(),
-            "{text}"
-        );
+        assert!(Template::parse_condition(text).unwrap().is_one_expression(), "{text}");
     }
 }
 

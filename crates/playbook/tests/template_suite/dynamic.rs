@@ -27,10 +27,7 @@ fn constant_parts_are_folded() {
     assert_eq!(constant, [true, false, true]);
     assert!(DynamicValue::from_list(vec![]).is_const());
     assert!(DynamicValue::from_entries(vec![]).is_const());
-    assert_eq!(
-        DynamicValue::default(),
-        DynamicValue::from_constant(Json::Null)
-    );
+    assert_eq!(DynamicValue::default(), DynamicValue::from_constant(Json::Null));
 }
 
 #[test]
@@ -38,13 +35,8 @@ fn leaves_keep_their_types() {
     let value = parse_dynamic(
         r#"{"n": "{{ n }}", "t": "n={{ n }}", "l": ["{{ l }}", "{{ l[0] }}"], "k{{ n }}": true}"#,
     );
-    let rendered = value
-        .render(&environment_from_json(r#"{"n": 3, "l": [1, 2]}"#))
-        .unwrap();
-    assert_eq!(
-        rendered.value,
-        parse_json(r#"{"n": 3, "t": "n=3", "l": [[1, 2], 1], "k3": true}"#)
-    );
+    let rendered = value.render(&environment_from_json(r#"{"n": 3, "l": [1, 2]}"#)).unwrap();
+    assert_eq!(rendered.value, parse_json(r#"{"n": 3, "t": "n=3", "l": [[1, 2], 1], "k3": true}"#));
     assert!(!rendered.is_secret());
 }
 
@@ -52,26 +44,16 @@ fn leaves_keep_their_types() {
 fn map_keys_can_be_templates() {
     let environment = environment_from_json(r#"{"n": 3, "s": "key", "l": [], "z": null}"#);
     assert_eq!(
-        parse_dynamic(r#"{"{{ s }}": 1, "{{ n }}": 2}"#)
-            .render(&environment)
-            .unwrap()
-            .value,
+        parse_dynamic(r#"{"{{ s }}": 1, "{{ n }}": 2}"#).render(&environment).unwrap().value,
         parse_json(r#"{"key": 1, "3": 2}"#)
     );
     assert_eq!(
-        parse_dynamic(r#"{"{{ z }}": 1}"#)
-            .render(&environment)
-            .unwrap()
-            .value,
+        parse_dynamic(r#"{"{{ z }}": 1}"#).render(&environment).unwrap().value,
         parse_json(r#"{"": 1}"#)
     );
-    let error = parse_dynamic(r#"{"{{ l }}": 1}"#)
-        .render(&environment)
-        .unwrap_err();
+    let error = parse_dynamic(r#"{"{{ l }}": 1}"#).render(&environment).unwrap_err();
     assert_eq!(error.message, "a list or map cannot be a key");
-    let error = parse_dynamic(r#"{"{{ s }}": 1, "key": 2}"#)
-        .render(&environment)
-        .unwrap_err();
+    let error = parse_dynamic(r#"{"{{ s }}": 1, "key": 2}"#).render(&environment).unwrap_err();
     assert_eq!(error.message, "two keys of a map render to the same text");
 }
 
@@ -103,10 +85,7 @@ fn errors_have_path_and_position() {
     assert_eq!(error.path, "headers[1].x");
     assert_eq!(error.document, Some(Span::new(40, 60)));
     assert_eq!((error.line, error.column), (2, 9));
-    assert_eq!(
-        error.to_string(),
-        "cannot add text to number at line 2 column 9 of headers[1].x"
-    );
+    assert_eq!(error.to_string(), "cannot add text to number at line 2 column 9 of headers[1].x");
 }
 
 #[test]
@@ -114,25 +93,14 @@ fn equality_ignores_document_position() {
     let one = DynamicValue::from_template(parse_template("{{ x }}"), Span::new(1, 2));
     let two = DynamicValue::from_template(parse_template("{{ x }}"), Span::new(8, 9));
     assert_eq!(one, two);
-    assert_ne!(
-        one,
-        DynamicValue::from_template(parse_template("{{ y }}"), Span::new(1, 2))
-    );
-    assert_eq!(
-        parse_template("{{ x }}"),
-        Template::parse_condition("{{ x }}").unwrap()
-    );
+    assert_ne!(one, DynamicValue::from_template(parse_template("{{ y }}"), Span::new(1, 2)));
+    assert_eq!(parse_template("{{ x }}"), Template::parse_condition("{{ x }}").unwrap());
 }
 
 #[test]
 fn reports_all_template_errors() {
     let value = parse_json(r#"{"a": "{{ x | uper }}", "b": ["{{ y. }}"], "{{ z": 1}"#);
-    assert_eq!(
-        DynamicValue::from_json(&value, &ParseOptions::default())
-            .unwrap_err()
-            .len(),
-        3
-    );
+    assert_eq!(DynamicValue::from_json(&value, &ParseOptions::default()).unwrap_err().len(), 3);
 }
 
 #[test]
@@ -153,10 +121,7 @@ fn loop_items_by_type() {
     for (value, expected) in [
         ("[1, [2]]", "[1, [2]]"),
         ("[]", "[]"),
-        (
-            r#"{"b": 1, "a": 2}"#,
-            r#"[{"key": "a", "value": 2}, {"key": "b", "value": 1}]"#,
-        ),
+        (r#"{"b": 1, "a": 2}"#, r#"[{"key": "a", "value": 2}, {"key": "b", "value": 1}]"#),
         ("{}", "[]"),
         (r#""a, b,,c ,""#, r#"["a", "b", "c"]"#),
         (r#""a\n b \n""#, r#"["a", "b"]"#),
@@ -176,12 +141,8 @@ fn loop_items_by_type() {
             "{value}"
         );
     }
-    for (value, found) in [
-        ("null", "null"),
-        ("true", "bool"),
-        ("false", "bool"),
-        ("2.5", "number"),
-    ] {
+    for (value, found) in [("null", "null"), ("true", "bool"), ("false", "bool"), ("2.5", "number")]
+    {
         assert_eq!(
             loop_items(&parse_json(value)),
             Err(LoopItemsError::NotIterable { found }),

@@ -27,22 +27,13 @@ fn reads_are_roots_with_their_static_keys() {
     for (text, expected) in [
         ("{{ a }}", vec!["a = a"]),
         ("{{ steps.a.data }}", vec!["steps/a/data = steps.a.data"]),
-        (
-            "{{ steps['a-b'].data[0].x }}",
-            vec!["steps/a-b/data = steps['a-b'].data"],
-        ),
-        (
-            "{{ keychain . pg [ \"user\" ] }}",
-            vec!["keychain/pg/user = keychain . pg [ \"user\" ]"],
-        ),
+        ("{{ steps['a-b'].data[0].x }}", vec!["steps/a-b/data = steps['a-b'].data"]),
+        ("{{ keychain . pg [ \"user\" ] }}", vec!["keychain/pg/user = keychain . pg [ \"user\" ]"]),
         ("{{ a[b].c }}", vec!["b = b", "a = a"]),
         ("{{ a.b.get('x') }}", vec!["a/b = a.b"]),
         ("{{ a.b | default(c.d) }}", vec!["a/b = a.b", "c/d = c.d"]),
         ("{{ -a.b is eq c.d }}", vec!["a/b = a.b", "c/d = c.d"]),
-        (
-            "{{ x | sort(attribute='k', reverse=r) }}",
-            vec!["x = x", "r = r"],
-        ),
+        ("{{ x | sort(attribute='k', reverse=r) }}", vec!["x = x", "r = r"]),
         ("{{ dict(a=b, **c) }}", vec!["b = b", "c = c"]),
         ("{{ range(n) }}", vec!["n = n"]),
         ("{{ (a.b).c }}", vec!["a/b = a.b"]),
@@ -65,26 +56,14 @@ fn variables_of_the_template_are_not_reads() {
         ("{{ x }}{% set x = x %}{{ x }}", vec!["x = x", "x = x"]),
         ("{% set a, b = c %}{{ a }}{{ b }}", vec!["c = c"]),
         ("{% for k, v in m if v %}{{ k }}{% endfor %}", vec!["m = m"]),
-        (
-            "{% if c %}{% set x = 1 %}{% endif %}{{ x.y }}",
-            vec!["c = c", "x/y? = x.y"],
-        ),
-        (
-            "{% if c %}{% set x = 1 %}{% else %}{% set x = 2 %}{% endif %}{{ x }}",
-            vec!["c = c"],
-        ),
+        ("{% if c %}{% set x = 1 %}{% endif %}{{ x.y }}", vec!["c = c", "x/y? = x.y"]),
+        ("{% if c %}{% set x = 1 %}{% else %}{% set x = 2 %}{% endif %}{{ x }}", vec!["c = c"]),
         (
             "{% if c %}{% set x = 1 %}{% elif d %}{% else %}{% set x = 2 %}{% endif %}{{ x }}",
             vec!["c = c", "d = d", "x? = x"],
         ),
-        (
-            "{% set ns = namespace(a=b) %}{% set ns.c = d %}{{ ns.c }}",
-            vec!["b = b", "d = d"],
-        ),
-        (
-            "{% for a in l %}{% set t = a %}{% endfor %}{{ t }}",
-            vec!["l = l", "t = t"],
-        ),
+        ("{% set ns = namespace(a=b) %}{% set ns.c = d %}{{ ns.c }}", vec!["b = b", "d = d"]),
+        ("{% for a in l %}{% set t = a %}{% endfor %}{{ t }}", vec!["l = l", "t = t"]),
         ("{% set x %}{{ y }}{% endset %}{{ x }}", vec!["y = y"]),
     ] {
         assert_eq!(template_reads(text), expected, "{text}");
@@ -129,12 +108,7 @@ fn finds_comparisons_of_different_types() {
             .mismatches
             .iter()
             .map(|mismatch| {
-                format!(
-                    "{} {} {}",
-                    mismatch.left,
-                    mismatch.right,
-                    &text[mismatch.range.clone()]
-                )
+                format!("{} {} {}", mismatch.left, mismatch.right, &text[mismatch.range.clone()])
             })
             .collect();
         assert_eq!(found, expected, "{text}");
@@ -155,12 +129,8 @@ fn finds_names_compared_with_event_name() {
         ("'a' in event.name", vec![]),
     ] {
         let template = Template::parse_condition(text).unwrap();
-        let found: Vec<_> = template
-            .facts()
-            .event_names
-            .iter()
-            .map(|event| &text[event.range.clone()])
-            .collect();
+        let found: Vec<_> =
+            template.facts().event_names.iter().map(|event| &text[event.range.clone()]).collect();
         assert_eq!(found, expected, "{text}");
     }
 }

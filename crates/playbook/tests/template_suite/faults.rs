@@ -5,10 +5,7 @@ use noetl_playbook::template::{Template, TemplateErrorKind, TemplatePlace};
 /// Errors as `source text: message`.
 fn template_errors(text: &str) -> Vec<String> {
     let errors = Template::parse(text, TemplatePlace::Run).expect_err(text);
-    errors
-        .iter()
-        .map(|error| format!("{}: {error}", &text[error.range.clone()]))
-        .collect()
+    errors.iter().map(|error| format!("{}: {error}", &text[error.range.clone()])).collect()
 }
 
 #[test]
@@ -31,100 +28,43 @@ fn reports_syntax_errors() {
         ("{{ not }}", "}}: expected a value, found `}}`"),
         ("{{ a not b }}", "b: expected `in`, found `b`"),
         ("{{ a[1 }}", "}: expected `]` or `:`, found `}`"),
-        (
-            "{{ a.keys()() }}",
-            "(: only functions and methods can be called",
-        ),
-        (
-            "{{ a['x']() }}",
-            "(: only functions and methods can be called",
-        ),
-        (
-            "{{ 99999999999999999999 }}",
-            "99999999999999999999: integer does not fit 64 bits",
-        ),
+        ("{{ a.keys()() }}", "(: only functions and methods can be called"),
+        ("{{ a['x']() }}", "(: only functions and methods can be called"),
+        ("{{ 99999999999999999999 }}", "99999999999999999999: integer does not fit 64 bits"),
         ("{{ 1e999 }}", "1e999: number is out of range"),
         ("{{ 0xZZ }}", "0xZZ: number does not fit 64 bits"),
         (r"{{ '\ud800' }}", r"'\ud800': invalid escape sequence"),
         (r"{{ '\x00' }}", r"'\x00': text contains a NUL character"),
-        (
-            "{% if a %}",
-            ": expected `{% elif %}` or `{% else %}` or `{% endif %}`, found the end",
-        ),
-        (
-            "{% if a %}{% endfor %}",
-            "endfor: `endfor` has no matching statement to end or continue",
-        ),
+        ("{% if a %}", ": expected `{% elif %}` or `{% else %}` or `{% endif %}`, found the end"),
+        ("{% if a %}{% endfor %}", "endfor: `endfor` has no matching statement to end or continue"),
         ("{% if %}{% endif %}", "%}: expected a value, found `%}`"),
         ("{% for x y %}{% endfor %}", "y: expected `in`, found `y`"),
-        (
-            "{% for 1 in y %}{% endfor %}",
-            "1: expected a name, found a number",
-        ),
+        ("{% for 1 in y %}{% endfor %}", "1: expected a name, found a number"),
         ("{% set x %}", ": expected `{% endset %}`, found the end"),
         ("{% set x = %}", "%}: expected a value, found `%}`"),
         ("{% set ctx = 1 %}", "ctx: `ctx` cannot be assigned"),
-        (
-            "{% for keychain in x %}{% endfor %}",
-            "keychain: `keychain` cannot be assigned",
-        ),
+        ("{% for keychain in x %}{% endfor %}", "keychain: `keychain` cannot be assigned"),
         ("{% set none = 1 %}", "none: `none` cannot be assigned"),
         ("{% set a.b = 1 %}", "a: `a` is not a namespace"),
-        (
-            "{% fi a %}",
-            "fi: unknown statement 'fi'; did you mean 'if'",
-        ),
+        ("{% fi a %}", "fi: unknown statement 'fi'; did you mean 'if'"),
         ("{% xyzzy %}", "xyzzy: unknown statement 'xyzzy'"),
         ("{% %}", "%}: expected a statement, found `%}`"),
-        (
-            "{% raw %}",
-            "{% raw %}: raw block is not closed; expected `{% endraw %}`",
-        ),
+        ("{% raw %}", "{% raw %}: raw block is not closed; expected `{% endraw %}`"),
         ("{{ a }}{# b", "{#: comment is not closed; expected `#}`"),
-        (
-            "{{ x | join(1, 2, 3) }}",
-            "3: unexpected argument; `join` takes d, attribute",
-        ),
-        (
-            "{{ x | join(sep=1) }}",
-            "sep: unexpected argument; `join` takes d, attribute",
-        ),
-        (
-            "{{ x | join(1, d=2) }}",
-            "d: argument of `join` is given twice",
-        ),
-        (
-            "{{ x | replace('a') }}",
-            "replace: `replace` needs the argument `new`",
-        ),
-        (
-            "{{ x | upper(1) }}",
-            "1: unexpected argument; `upper` takes no argument",
-        ),
+        ("{{ x | join(1, 2, 3) }}", "3: unexpected argument; `join` takes d, attribute"),
+        ("{{ x | join(sep=1) }}", "sep: unexpected argument; `join` takes d, attribute"),
+        ("{{ x | join(1, d=2) }}", "d: argument of `join` is given twice"),
+        ("{{ x | replace('a') }}", "replace: `replace` needs the argument `new`"),
+        ("{{ x | upper(1) }}", "1: unexpected argument; `upper` takes no argument"),
         ("{{ x is eq }}", "eq: `eq` needs the argument `other`"),
         ("{{ x.get() }}", "get: `get` needs the argument `key`"),
         ("{{ range() }}", "range: `range` needs the argument `start`"),
-        (
-            "{{ range(1, step=2) }}",
-            "range: `range` is missing an argument before a later one",
-        ),
-        (
-            "{{ now(1) }}",
-            "1: unexpected argument; `now` takes no argument",
-        ),
-        (
-            "{{ x | map }}",
-            "map: `map` needs the name of a filter or `attribute=`",
-        ),
+        ("{{ range(1, step=2) }}", "range: `range` is missing an argument before a later one"),
+        ("{{ now(1) }}", "1: unexpected argument; `now` takes no argument"),
+        ("{{ x | map }}", "map: `map` needs the name of a filter or `attribute=`"),
         ("{{ x | map('map') }}", "map: `map` cannot apply `map`"),
-        (
-            "{{ x | select(y) }}",
-            "y: `select` needs the name of a test in quotes",
-        ),
-        (
-            "{{ x | selectattr }}",
-            "selectattr: `selectattr` needs an attribute",
-        ),
+        ("{{ x | select(y) }}", "y: `select` needs the name of a test in quotes"),
+        ("{{ x | selectattr }}", "selectattr: `selectattr` needs an attribute"),
     ] {
         assert_eq!(template_errors(text), [expected], "{text}");
     }
@@ -133,41 +73,20 @@ fn reports_syntax_errors() {
 #[test]
 fn unknown_names_get_suggestions() {
     for (text, expected) in [
-        (
-            "{{ x | lenght }}",
-            "lenght: unknown filter 'lenght'; did you mean 'length'",
-        ),
+        ("{{ x | lenght }}", "lenght: unknown filter 'lenght'; did you mean 'length'"),
         ("{{ x | xmlattr }}", "xmlattr: unknown filter 'xmlattr'"),
         (
             "{{ x | selectatr('a') }}",
             "selectatr: unknown filter 'selectatr'; did you mean 'selectattr'",
         ),
-        (
-            "{{ x is definde }}",
-            "definde: unknown test 'definde'; did you mean 'defined'",
-        ),
-        (
-            "{{ x is divisibleby 3 }}",
-            "divisibleby: unknown test 'divisibleby'",
-        ),
-        (
-            "{{ rang(3) }}",
-            "rang: unknown function 'rang'; did you mean 'range'",
-        ),
+        ("{{ x is definde }}", "definde: unknown test 'definde'; did you mean 'defined'"),
+        ("{{ x is divisibleby 3 }}", "divisibleby: unknown test 'divisibleby'"),
+        ("{{ rang(3) }}", "rang: unknown function 'rang'; did you mean 'range'"),
         ("{{ lipsum() }}", "lipsum: unknown function 'lipsum'"),
-        (
-            "{{ x.itms() }}",
-            "itms: unknown method 'itms'; did you mean 'items'",
-        ),
+        ("{{ x.itms() }}", "itms: unknown method 'itms'; did you mean 'items'"),
         ("{{ x.append(1) }}", "append: unknown method 'append'"),
-        (
-            "{{ x | map('uper') }}",
-            "uper: unknown filter 'uper'; did you mean 'upper'",
-        ),
-        (
-            "{{ x | select('equalto', 1) }}",
-            "equalto: unknown test 'equalto'",
-        ),
+        ("{{ x | map('uper') }}", "uper: unknown filter 'uper'; did you mean 'upper'"),
+        ("{{ x | select('equalto', 1) }}", "equalto: unknown test 'equalto'"),
     ] {
         assert_eq!(template_errors(text), [expected], "{text}");
     }
@@ -192,9 +111,7 @@ fn rejects_forbidden_statements() {
     ] {
         assert_eq!(
             template_errors(text),
-            [format!(
-                "{statement}: statement '{statement}' is not allowed"
-            )],
+            [format!("{statement}: statement '{statement}' is not allowed")],
             "{text}"
         );
     }
@@ -211,10 +128,7 @@ fn random_functions_only_allowed_in_workload() {
         template_errors("{{ random() }}"),
         ["random: 'random' may only be used in workload"]
     );
-    assert_eq!(
-        template_errors("{{ uuid() }}"),
-        ["uuid: 'uuid' may only be used in workload"]
-    );
+    assert_eq!(template_errors("{{ uuid() }}"), ["uuid: 'uuid' may only be used in workload"]);
     assert!(Template::parse("{{ random() ~ uuid() }}", TemplatePlace::Start).is_ok());
     // A value may have the same name.
     assert!(Template::parse("{{ env.x }} {{ random }}", TemplatePlace::Run).is_ok());

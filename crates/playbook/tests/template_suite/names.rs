@@ -61,11 +61,8 @@ fn rule_reads_envelope_before_data() {
 
 #[test]
 fn set_reads_data_before_envelope() {
-    let environment = output_environment(
-        OutputPlace::Set,
-        ENVELOPE,
-        r#"{"status": "mine", "count": 4}"#,
-    );
+    let environment =
+        output_environment(OutputPlace::Set, ENVELOPE, r#"{"status": "mine", "count": 4}"#);
     assert_expressions_in(
         &environment,
         &[
@@ -150,11 +147,7 @@ fn http_body_is_readable_as_data() {
     let environment = output_environment(OutputPlace::Set, envelope, data);
     assert_expressions_in(
         &environment,
-        &[
-            ("output.data.next", "7"),
-            ("output.data.status_code", "null"),
-            ("output.next", "null"),
-        ],
+        &[("output.data.next", "7"), ("output.data.status_code", "null"), ("output.next", "null")],
     );
     // Only HTTP tasks look into the response body.
     let environment = output_environment(OutputPlace::Rule, ENVELOPE, data);
@@ -163,17 +156,11 @@ fn http_body_is_readable_as_data() {
         &[("output.data.next", "null"), ("output.data.data.next", "7")],
     );
     // A body that is not a map has no keys.
-    let environment = output_environment(
-        OutputPlace::Rule,
-        envelope,
-        r#"{"status_code": 200, "data": "text"}"#,
-    );
+    let environment =
+        output_environment(OutputPlace::Rule, envelope, r#"{"status_code": 200, "data": "text"}"#);
     assert_expressions_in(
         &environment,
-        &[
-            ("output.data.next", "null"),
-            ("output.data.data", "\"text\""),
-        ],
+        &[("output.data.next", "null"), ("output.data.data", "\"text\"")],
     );
 }
 
@@ -242,10 +229,8 @@ fn external_payload() -> Json {
 #[test]
 fn external_data_requests_payload_on_read() {
     let external = ExternalData::new(parse_json(REFERENCE));
-    let environment = MapEnvironment::new().with_name(
-        "s",
-        Binding::Step(Arc::new(StepData::new(external.clone()))),
-    );
+    let environment = MapEnvironment::new()
+        .with_name("s", Binding::Step(Arc::new(StepData::new(external.clone()))));
     assert_expressions_in(
         &environment,
         &[
@@ -258,9 +243,7 @@ fn external_data_requests_payload_on_read() {
             ("s is defined", "true"),
         ],
     );
-    let need = FetchNeed::Payload {
-        reference: Arc::from("noetl://execution/1/result/s/1"),
-    };
+    let need = FetchNeed::Payload { reference: Arc::from("noetl://execution/1/result/s/1") };
     for text in [
         "s.rows[1100].id",
         "s.rows | length",
@@ -275,20 +258,14 @@ fn external_data_requests_payload_on_read() {
         assert_eq!(error.kind, RenderErrorKind::Needs(need.clone()), "{text}");
     }
     // A branch that is not taken does not request the payload.
-    assert_expressions_in(
-        &environment,
-        &[("s.rows if s.row_count > 5000 else 'few'", "\"few\"")],
-    );
+    assert_expressions_in(&environment, &[("s.rows if s.row_count > 5000 else 'few'", "\"few\"")]);
 }
 
 #[test]
 fn external_data_reads_loaded_payload() {
     let external = ExternalData::new(parse_json(REFERENCE)).with_payload(external_payload());
     let environment = MapEnvironment::new()
-        .with_name(
-            "s",
-            Binding::Step(Arc::new(StepData::new(external.clone()))),
-        )
+        .with_name("s", Binding::Step(Arc::new(StepData::new(external.clone()))))
         .with_name(
             "output",
             Binding::Output(Arc::new(TaskOutput::new(
@@ -320,10 +297,7 @@ fn ctx_layers_shadow_each_other() {
         Binding::Value(parse_json(r#"{"a": 1, "n": null}"#)),
         Binding::from_map([
             ("a", Binding::Value(parse_json("2"))),
-            (
-                "step",
-                Binding::Step(Arc::new(StepData::new(parse_json(r#"{"n": 5}"#)))),
-            ),
+            ("step", Binding::Step(Arc::new(StepData::new(parse_json(r#"{"n": 5}"#))))),
         ]),
         Binding::Value(parse_json(r#"{"a": 3, "step": 9, "w": 4}"#)),
     ]);
@@ -359,10 +333,7 @@ impl TemplateEnvironment for LazySteps {
         match key {
             "a" => Some(Binding::from_map([
                 ("status", Binding::Value(Json::from("COMPLETED"))),
-                (
-                    "data",
-                    Binding::External(Arc::new(ExternalData::new(parse_json(REFERENCE)))),
-                ),
+                ("data", Binding::External(Arc::new(ExternalData::new(parse_json(REFERENCE))))),
             ])),
             _ => None,
         }
@@ -376,15 +347,10 @@ impl TemplateEnvironment for LazySteps {
 #[test]
 fn members_are_looked_up_individually() {
     let render = |text: &str| {
-        crate::support::parse_template(text)
-            .render(&LazySteps)
-            .map(|rendered| rendered.value)
+        crate::support::parse_template(text).render(&LazySteps).map(|rendered| rendered.value)
     };
     assert_eq!(render("{{ steps.a.status }}"), Ok(Json::from("COMPLETED")));
-    assert_eq!(
-        render("{{ steps['a'].data.row_count }}"),
-        Ok(Json::from(1200))
-    );
+    assert_eq!(render("{{ steps['a'].data.row_count }}"), Ok(Json::from(1200)));
     assert_eq!(render("{{ steps.b.status }}"), Ok(Json::Null));
     assert_eq!(render("{{ steps }}"), Ok(Json::from("everything")));
     assert!(matches!(
@@ -405,8 +371,5 @@ fn only_evaluated_names_are_looked_up() {
     let template = crate::support::parse_template(
         "{{ 1 if yes else no }}{% if not yes %}{{ other }}{% endif %}",
     );
-    assert_eq!(
-        template.render(&StrictEnvironment).unwrap().value,
-        Json::from("1")
-    );
+    assert_eq!(template.render(&StrictEnvironment).unwrap().value, Json::from("1"));
 }

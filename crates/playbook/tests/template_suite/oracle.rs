@@ -97,17 +97,9 @@ type ExprStrategy<'o> = &'o dyn Fn(ExprType) -> BoxedStrategy<String>;
 fn arb_number(expr: impl Fn(ExprType) -> BoxedStrategy<String>) -> BoxedStrategy<String> {
     let expr: ExprStrategy<'_> = &expr;
     prop_oneof![
-        (
-            expr(ExprType::Number),
-            prop::sample::select(vec!["+", "-", "*"]),
-            expr(ExprType::Number)
-        )
+        (expr(ExprType::Number), prop::sample::select(vec!["+", "-", "*"]), expr(ExprType::Number))
             .prop_map(|(left, op, right)| format!("({left} {op} {right})")),
-        (
-            expr(ExprType::Number),
-            prop::sample::select(vec!["//", "%", "/"]),
-            1_u32..9
-        )
+        (expr(ExprType::Number), prop::sample::select(vec!["//", "%", "/"]), 1_u32..9)
             .prop_map(|(left, op, right)| format!("({left} {op} {right})")),
         expr(ExprType::Number).prop_map(|n| format!("(-({n}))")),
         expr(ExprType::Number).prop_map(|n| format!("({n} | abs)")),
@@ -118,11 +110,7 @@ fn arb_number(expr: impl Fn(ExprType) -> BoxedStrategy<String>) -> BoxedStrategy
         expr(ExprType::Numbers).prop_map(|list| format!("({list} | max | default(0))")),
         (expr(ExprType::Numbers), -4_i32..4)
             .prop_map(|(list, index)| format!("({list}[{index}] | default(-1))")),
-        (
-            expr(ExprType::Number),
-            expr(ExprType::Bool),
-            expr(ExprType::Number)
-        )
+        (expr(ExprType::Number), expr(ExprType::Bool), expr(ExprType::Number))
             .prop_map(|(yes, test, no)| format!("({yes} if {test} else {no})")),
     ]
     .boxed()
@@ -183,11 +171,7 @@ fn arb_bool(expr: impl Fn(ExprType) -> BoxedStrategy<String>) -> BoxedStrategy<S
             .prop_map(|(l, op, r)| format!("({l} {op} {r})")),
         (expr(ExprType::Text), compare(), expr(ExprType::Text))
             .prop_map(|(l, op, r)| format!("({l} {op} {r})")),
-        (
-            expr(ExprType::Numbers),
-            prop::sample::select(vec!["==", "!="]),
-            expr(ExprType::Numbers)
-        )
+        (expr(ExprType::Numbers), prop::sample::select(vec!["==", "!="]), expr(ExprType::Numbers))
             .prop_map(|(l, op, r)| format!("({l} {op} {r})")),
         (expr(ExprType::Number), expr(ExprType::Numbers))
             .prop_map(|(n, list)| format!("({n} in {list})")),
@@ -197,11 +181,7 @@ fn arb_bool(expr: impl Fn(ExprType) -> BoxedStrategy<String>) -> BoxedStrategy<S
         expr(ExprType::Bool).prop_map(|test| format!("(not {test})")),
         (expr(ExprType::Bool), expr(ExprType::Bool)).prop_map(|(l, r)| format!("({l} and {r})")),
         (expr(ExprType::Bool), expr(ExprType::Bool)).prop_map(|(l, r)| format!("({l} or {r})")),
-        (
-            expr(ExprType::Number),
-            expr(ExprType::Number),
-            expr(ExprType::Number)
-        )
+        (expr(ExprType::Number), expr(ExprType::Number), expr(ExprType::Number))
             .prop_map(|(a, b, c)| format!("({a} < {b} <= {c})")),
         expr(ExprType::Number).prop_map(|n| format!("({n} is odd)")),
         expr(ExprType::Text).prop_map(|text| format!("({text} is startingwith 'a')")),
@@ -261,11 +241,8 @@ fn templates_match_reference() {
     ] {
         // An appended output forces text: only this implementation keeps the type of a single one.
         let text = format!("{text}{{{{ '' }}}}");
-        let ours = Template::parse(&text, TemplatePlace::Run)
-            .unwrap()
-            .render(&names)
-            .unwrap()
-            .value;
+        let ours =
+            Template::parse(&text, TemplatePlace::Run).unwrap().render(&names).unwrap().value;
         let theirs = environment.render_str(&text, reference_context()).unwrap();
         assert_eq!(ours, Json::from(theirs), "{text}");
     }

@@ -21,9 +21,8 @@ fn arb_json() -> impl Strategy<Value = Json> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Json::from),
             prop::collection::btree_map(".{0,6}", inner, 0..6).prop_map(|entries| {
-                let entries = entries
-                    .into_iter()
-                    .map(|(key, value)| (key.replace('\0', "").into(), value));
+                let entries =
+                    entries.into_iter().map(|(key, value)| (key.replace('\0', "").into(), value));
                 Json::from(entries.collect::<JsonMap>())
             }),
         ]
@@ -136,8 +135,7 @@ fn check_text(text: &str) {
                 assert_eq!(first, template.render(&test_environment()), "{text}");
                 for read in template.reads() {
                     assert!(
-                        text.get(read.range.clone())
-                            .is_some_and(|part| part.contains(read.root())),
+                        text.get(read.range.clone()).is_some_and(|part| part.contains(read.root())),
                         "{text}"
                     );
                 }

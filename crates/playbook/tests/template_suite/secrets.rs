@@ -39,10 +39,7 @@ fn reading_secret_taints_result() {
         ("{{ keychain.pg.password | sha256 }}", true),
         ("{{ keychain.pg.password | length }}", true),
         ("{{ 'a' if keychain.pg.password == 'x' else 'b' }}", true),
-        (
-            "{{ 'a' if plain == 'open' else keychain.pg.password }}",
-            false,
-        ),
+        ("{{ 'a' if plain == 'open' else keychain.pg.password }}", false),
         ("{% set p = keychain.pg.password %}{{ plain }}", true),
         ("{% for c in keychain.pg.password %}.{% endfor %}", true),
         ("{{ keychain }}", true),
@@ -91,18 +88,12 @@ fn leaves_are_redacted_separately() {
 #[test]
 fn derived_secrets_inside_text_are_listed() {
     for (text, expected) in [
-        (
-            "a {{ keychain.pg.password | upper }} b {{ plain }}",
-            "HUNTER22",
-        ),
+        ("a {{ keychain.pg.password | upper }} b {{ plain }}", "HUNTER22"),
         (
             "{% set p %}<{{ keychain.pg.password }}>{% endset %}{{ plain }}{{ p | upper }}",
             "<HUNTER22>",
         ),
-        (
-            "{% set p = keychain.pg.password | reverse %} {{ p }}",
-            "22retnuh",
-        ),
+        ("{% set p = keychain.pg.password | reverse %} {{ p }}", "22retnuh"),
     ] {
         let rendered = parse_template(text).render(&secret_environment()).unwrap();
         let values: Vec<_> = rendered.secret_values().cloned().collect();
@@ -110,11 +101,7 @@ fn derived_secrets_inside_text_are_listed() {
     }
     let adjacent = parse_template("{{ keychain.pg.password }} {{ plain }}");
     let rendered = adjacent.render(&secret_environment()).unwrap();
-    assert!(
-        !rendered
-            .secret_values()
-            .any(|value| *value == Json::from("open"))
-    );
+    assert!(!rendered.secret_values().any(|value| *value == Json::from("open")));
 }
 
 #[test]
@@ -131,19 +118,13 @@ fn adjacent_text_is_secret_only_if_derived() {
         "{% for c in keychain.pg.password %}{{ c }}{% endfor %}",
         "{% set p = keychain.pg.password %}FROM users",
     ] {
-        let whole = parse_template(text)
-            .render(&secret_environment())
-            .unwrap()
-            .value;
+        let whole = parse_template(text).render(&secret_environment()).unwrap().value;
         assert!(secret_parts(text).contains(&whole), "{text}");
     }
     // The user name is too short to be redacted on its own.
     let line = Json::from("u@localhost");
     assert!(secret_parts("{{ keychain.pg.user }}@localhost").contains(&line));
-    assert_eq!(
-        secret_parts("as\n{{ keychain.pg.user }}"),
-        [Json::from("u")]
-    );
+    assert_eq!(secret_parts("as\n{{ keychain.pg.user }}"), [Json::from("u")]);
 }
 
 #[test]
@@ -153,19 +134,9 @@ fn secret_key_taints_its_map() {
         .unwrap()
         .render(&secret_environment())
         .unwrap();
-    assert_eq!(
-        rendered.value,
-        parse_json(r#"{"outer": {"hunter22": 1, "b": 2}}"#)
-    );
-    assert_eq!(
-        rendered.to_redacted(),
-        parse_json(r#"{"outer": "[REDACTED]"}"#)
-    );
-    assert!(
-        rendered
-            .secret_values()
-            .any(|value| *value == Json::from(SECRET_VALUE))
-    );
+    assert_eq!(rendered.value, parse_json(r#"{"outer": {"hunter22": 1, "b": 2}}"#));
+    assert_eq!(rendered.to_redacted(), parse_json(r#"{"outer": "[REDACTED]"}"#));
+    assert!(rendered.secret_values().any(|value| *value == Json::from(SECRET_VALUE)));
 }
 
 #[test]
@@ -193,10 +164,7 @@ fn error_messages_contain_no_secrets() {
     ] {
         let template = Template::parse_condition(text).unwrap();
         let error = template.render(&secret_environment()).expect_err(text);
-        assert!(
-            !format!("{error:?} {error}").contains("hunter"),
-            "{text}: {error:?}"
-        );
+        assert!(!format!("{error:?} {error}").contains("hunter"), "{text}: {error:?}");
     }
 }
 
@@ -215,31 +183,22 @@ impl TemplateEnvironment for UnresolvedKeychain {
 
 #[test]
 fn entry_is_requested_on_first_read() {
-    let error = parse_template("{{ keychain.pg.user }}")
-        .render(&UnresolvedKeychain)
-        .unwrap_err();
-    assert_eq!(
-        error.kind,
-        RenderErrorKind::Needs(FetchNeed::Secret { name: "pg".into() })
-    );
+    let error = parse_template("{{ keychain.pg.user }}").render(&UnresolvedKeychain).unwrap_err();
+    assert_eq!(error.kind, RenderErrorKind::Needs(FetchNeed::Secret { name: "pg".into() }));
     let unread = parse_template("{{ 1 if true else keychain.pg.user }}")
         .render(&UnresolvedKeychain)
         .unwrap();
     assert_eq!(unread.value, Json::from(1));
     assert_eq!(
-        parse_template("{{ keychain.other.user }}")
-            .render(&UnresolvedKeychain)
-            .unwrap()
-            .value,
+        parse_template("{{ keychain.other.user }}").render(&UnresolvedKeychain).unwrap().value,
         Json::Null
     );
 }
 
 #[test]
 fn debug_output_hides_secrets() {
-    let rendered = parse_template("{{ keychain.pg.password }}")
-        .render(&secret_environment())
-        .unwrap();
+    let rendered =
+        parse_template("{{ keychain.pg.password }}").render(&secret_environment()).unwrap();
     assert_eq!(rendered.value, Json::from(SECRET_VALUE));
     assert!(!format!("{rendered:?} {:?}", secret_environment()).contains(SECRET_VALUE));
 }

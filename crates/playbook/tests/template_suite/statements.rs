@@ -12,14 +12,8 @@ fn if_statement() {
             ("{% if t %}a{% endif %}", "\"a\""),
             ("{% if not t %}a{% else %}b{% endif %}", "\"b\""),
             ("{% if e %}a{% elif l %}b{% else %}c{% endif %}", "\"b\""),
-            (
-                "{% if e %}a{% elif missing %}b{% elif t %}c{% else %}d{% endif %}",
-                "\"c\"",
-            ),
-            (
-                "{% if t %}{% if e %}a{% else %}b{% endif %}{% endif %}",
-                "\"b\"",
-            ),
+            ("{% if e %}a{% elif missing %}b{% elif t %}c{% else %}d{% endif %}", "\"c\""),
+            ("{% if t %}{% if e %}a{% else %}b{% endif %}{% endif %}", "\"b\""),
         ],
     );
 }
@@ -31,31 +25,16 @@ fn for_statement() {
         &[
             ("{% for v in l %}{{ v }},{% endfor %}", "\"3,1,2,\""),
             ("{% for k in m %}{{ k }}{% endfor %}", "\"ab\""),
-            (
-                "{% for k, v in m.items() %}{{ k }}={{ v }};{% endfor %}",
-                "\"a=1;b=2;\"",
-            ),
-            (
-                "{% for k, v in m | items %}{{ k }}={{ v }};{% endfor %}",
-                "\"a=1;b=2;\"",
-            ),
-            (
-                "{% for (a, b), c in [[[1, 2], 3]] %}{{ a }}{{ b }}{{ c }}{% endfor %}",
-                "\"123\"",
-            ),
+            ("{% for k, v in m.items() %}{{ k }}={{ v }};{% endfor %}", "\"a=1;b=2;\""),
+            ("{% for k, v in m | items %}{{ k }}={{ v }};{% endfor %}", "\"a=1;b=2;\""),
+            ("{% for (a, b), c in [[[1, 2], 3]] %}{{ a }}{{ b }}{{ c }}{% endfor %}", "\"123\""),
             (
                 "{% for v in l if v > 1 %}{{ v }}{{ loop.index }}{{ loop.length }} {% endfor %}",
                 "\"312 222 \"",
             ),
             ("{% for v in e %}a{% else %}none{% endfor %}", "\"none\""),
-            (
-                "{% for v in missing %}a{% else %}none{% endfor %}",
-                "\"none\"",
-            ),
-            (
-                "{% for v in l if v > 9 %}a{% else %}none{% endfor %}",
-                "\"none\"",
-            ),
+            ("{% for v in missing %}a{% else %}none{% endfor %}", "\"none\""),
+            ("{% for v in l if v > 9 %}a{% else %}none{% endfor %}", "\"none\""),
             ("{% for c in 'ab' %}{{ c }}.{% endfor %}", "\"a.b.\""),
             (
                 "{% for a in [1, 2] %}{% for b in [3] %}{{ a }}{{ b }}{{ loop.depth }} {% endfor %}{% endfor %}",
@@ -75,24 +54,13 @@ fn for_statement() {
             ),
         ],
     );
-    let error = render_template(
-        "{% for v in 5 %}{% endfor %}",
-        &environment_from_json(NAMES),
-    )
-    .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "a number has no items at line 1 column 13"
-    );
-    let error = render_template(
-        "{% for a, b in [[1]] %}{% endfor %}",
-        &environment_from_json(NAMES),
-    )
-    .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "expected a list of 2 items to unpack at line 1 column 8"
-    );
+    let error =
+        render_template("{% for v in 5 %}{% endfor %}", &environment_from_json(NAMES)).unwrap_err();
+    assert_eq!(error.to_string(), "a number has no items at line 1 column 13");
+    let error =
+        render_template("{% for a, b in [[1]] %}{% endfor %}", &environment_from_json(NAMES))
+            .unwrap_err();
+    assert_eq!(error.to_string(), "expected a list of 2 items to unpack at line 1 column 8");
 }
 
 #[test]
@@ -105,14 +73,8 @@ fn set_statement() {
             ("{% set a, b = [1, 2] %}{{ a }}{{ b }}", "\"12\""),
             ("{% set a = 1, 2 %}{{ a }}", "\"[1,2]\""),
             ("{% set x = x ~ '!' %}{{ x }}", "\"outer!\""),
-            (
-                "{% set a %}b{{ t }}{% endset %}{{ a }}{{ a | length }}",
-                "\"bTrue5\"",
-            ),
-            (
-                "{% set a | upper | trim %} b {% endset %}<{{ a }}>",
-                "\"<B>\"",
-            ),
+            ("{% set a %}b{{ t }}{% endset %}{{ a }}{{ a | length }}", "\"bTrue5\""),
+            ("{% set a | upper | trim %} b {% endset %}<{{ a }}>", "\"<B>\""),
             ("{% set a = now %}{{ a is defined }}", "\"False\""),
         ],
     );
@@ -123,24 +85,12 @@ fn variables_are_scoped_to_iteration() {
     assert_templates(
         NAMES,
         &[
-            (
-                "{% for v in l %}{% set x = v %}{{ x }}{% endfor %}{{ x }}",
-                "\"312outer\"",
-            ),
-            (
-                "{% for v in l %}{{ x }}{% set x = v %}{% endfor %}",
-                "\"outerouterouter\"",
-            ),
+            ("{% for v in l %}{% set x = v %}{{ x }}{% endfor %}{{ x }}", "\"312outer\""),
+            ("{% for v in l %}{{ x }}{% set x = v %}{% endfor %}", "\"outerouterouter\""),
             ("{% for x in l %}{{ x }}{% endfor %}{{ x }}", "\"312outer\""),
             // Assignments in the loop do not change an outer variable.
-            (
-                "{% set a = 1 %}{% for v in l %}{% set a = v %}{% endfor %}{{ a }}",
-                "\"1\"",
-            ),
-            (
-                "{% for v in l %}{{ loop.index }}{% endfor %}{{ loop.index }}",
-                "\"123\"",
-            ),
+            ("{% set a = 1 %}{% for v in l %}{% set a = v %}{% endfor %}{{ a }}", "\"1\""),
+            ("{% for v in l %}{{ loop.index }}{% endfor %}{{ loop.index }}", "\"123\""),
         ],
     );
 }
@@ -152,10 +102,7 @@ fn branches_share_outer_variables() {
         &[
             ("{% if t %}{% set x = 1 %}{% endif %}{{ x }}", "\"1\""),
             ("{% if e %}{% set x = 1 %}{% endif %}{{ x }}", "\"outer\""),
-            (
-                "{% if e %}{% set a = 1 %}{% else %}{% set a = 2 %}{% endif %}{{ a }}",
-                "\"2\"",
-            ),
+            ("{% if e %}{% set a = 1 %}{% else %}{% set a = 2 %}{% endif %}{{ a }}", "\"2\""),
             (
                 "{% for v in [0, 1] %}{% if v %}{% set x = v %}{% endif %}{{ x }} {% endfor %}",
                 "\"outer 1 \"",
@@ -177,10 +124,7 @@ fn raw_blocks_and_comments() {
     assert_templates(
         NAMES,
         &[
-            (
-                "{% raw %}{{ x }}{% if %}{# c #}{% endraw %}",
-                r#""{{ x }}{% if %}{# c #}""#,
-            ),
+            ("{% raw %}{{ x }}{% if %}{# c #}{% endraw %}", r#""{{ x }}{% if %}{# c #}""#),
             ("a{% raw %}{% endraw %}b", "\"ab\""),
             ("a{# {{ x }} {% if %} #}b{{ t }}", "\"abTrue\""),
             ("{%raw%}{{{%endraw%}", "\"{{\""),

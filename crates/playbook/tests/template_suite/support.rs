@@ -23,9 +23,7 @@ pub(crate) fn render_template(
     text: &str,
     environment: &MapEnvironment,
 ) -> Result<Json, RenderError> {
-    parse_template(text)
-        .render(environment)
-        .map(|rendered| rendered.value)
+    parse_template(text).render(environment).map(|rendered| rendered.value)
 }
 
 /// Asserts the rendered value of each template in the same environment.
@@ -43,15 +41,8 @@ pub(crate) fn assert_templates(names: &str, rows: &[(&str, &str)]) {
 /// Asserts the value of each expression in the same environment.
 #[track_caller]
 pub(crate) fn assert_expressions(names: &str, rows: &[(&str, &str)]) {
-    let texts: Vec<_> = rows
-        .iter()
-        .map(|(text, _)| format!("{{{{ {text} }}}}"))
-        .collect();
-    let rows: Vec<_> = texts
-        .iter()
-        .zip(rows)
-        .map(|(text, row)| (text.as_str(), row.1))
-        .collect();
+    let texts: Vec<_> = rows.iter().map(|(text, _)| format!("{{{{ {text} }}}}")).collect();
+    let rows: Vec<_> = texts.iter().zip(rows).map(|(text, row)| (text.as_str(), row.1)).collect();
     assert_templates(names, &rows);
 }
 
@@ -69,9 +60,5 @@ pub(crate) fn assert_failures(names: &str, rows: &[(&str, &str)]) {
 /// At least 2000 cases, or more if `PROPTEST_CASES` requests it.
 pub(crate) fn proptest_config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: default.cases.max(2000),
-        failure_persistence: None,
-        ..default
-    }
+    ProptestConfig { cases: default.cases.max(2000), failure_persistence: None, ..default }
 }

@@ -16,21 +16,11 @@ const NAMES: &str = r#"{
 
 #[test]
 fn text_without_tags_is_literal() {
-    for text in [
-        "",
-        "plain",
-        "{ not }",
-        "${#array[@]}",
-        "{# only a comment #}",
-        "a } b {",
-    ] {
+    for text in ["", "plain", "{ not }", "${#array[@]}", "{# only a comment #}", "a } b {"] {
         let template = parse_template(text);
         assert!(template.is_literal(), "{text}");
         assert!(!Template::has_markers(text), "{text}");
-        assert_eq!(
-            template.render(&environment_from_json("{}")).unwrap().value,
-            Json::from(text)
-        );
+        assert_eq!(template.render(&environment_from_json("{}")).unwrap().value, Json::from(text));
         assert_eq!(template.source(), text);
     }
 }
@@ -123,10 +113,7 @@ fn prints_values_by_type() {
             ("<{{ s }}>", "\"<text>\""),
             ("<{{ l }}>", r#""<[1,\"a\",true,null]>""#),
             ("<{{ m }}>", r#""<{\"a\":{\"c\":[10,20]},\"b\":2}>""#),
-            (
-                "{{ 'a' ~ 1 ~ none ~ true ~ [1] ~ missing }}",
-                "\"a1True[1]\"",
-            ),
+            ("{{ 'a' ~ 1 ~ none ~ true ~ [1] ~ missing }}", "\"a1True[1]\""),
         ],
     );
 }
@@ -247,10 +234,7 @@ fn operation_errors_name_types_and_positions() {
     assert_eq!(error.kind, RenderErrorKind::Failed);
     assert_eq!((error.line, error.column), (2, 14));
     assert_eq!(error.excerpt, "  and {{ n + s }}");
-    assert_eq!(
-        error.to_string(),
-        "cannot add text to number at line 2 column 14"
-    );
+    assert_eq!(error.to_string(), "cannot add text to number at line 2 column 14");
 }
 
 #[test]
@@ -419,11 +403,9 @@ fn string_literals_and_escapes() {
             ("'ünïcode'", "\"ünïcode\""),
         ],
     );
-    let wide = render_template(
-        "{{ größe }} {{ 名 }}",
-        &environment_from_json(r#"{"größe": 1, "名": 2}"#),
-    )
-    .unwrap();
+    let wide =
+        render_template("{{ größe }} {{ 名 }}", &environment_from_json(r#"{"größe": 1, "名": 2}"#))
+            .unwrap();
     assert_eq!(wide, Json::from("1 2"));
 }
 

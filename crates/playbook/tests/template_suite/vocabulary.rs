@@ -80,18 +80,12 @@ fn number_filters() {
         &[
             ("'a' | abs", "abs of a text: not a number"),
             ("'a' | round", "round of a text: not a number"),
-            (
-                "1.5 | round(0, 'up')",
-                "the method of round must be common, ceil or floor",
-            ),
+            ("1.5 | round(0, 'up')", "the method of round must be common, ceil or floor"),
             ("['a'] | sum", "cannot add text to number"),
             ("5 | length", "a number has no length"),
             ("5 | list", "a number has no items"),
             ("l | keys", "a list has no keys"),
-            (
-                "l | sort(attribute=1.5)",
-                "an attribute must be a text or an integer, not a number",
-            ),
+            ("l | sort(attribute=1.5)", "an attribute must be a text or an integer, not a number"),
         ],
     );
 }
@@ -137,10 +131,7 @@ fn text_filters() {
         NAMES,
         &[
             ("s | split('')", "cannot split at an empty text"),
-            (
-                "s | replace('a', 'b', 'c')",
-                "expected an integer, found a text",
-            ),
+            ("s | replace('a', 'b', 'c')", "expected an integer, found a text"),
         ],
     );
 }
@@ -173,34 +164,16 @@ fn collection_filters() {
             ("l | sort", "[1,2,3]"),
             ("l | sort(reverse=true)", "[3,2,1]"),
             ("['b', 'A', 'c'] | sort", r#"["A","b","c"]"#),
-            (
-                "['b', 'A', 'c'] | sort(case_sensitive=true)",
-                r#"["A","b","c"]"#,
-            ),
-            (
-                "['b', 'A', 'B', 'a'] | sort(false, true)",
-                r#"["A","B","a","b"]"#,
-            ),
-            (
-                "rows | sort(attribute='city') | map(attribute='id') | list",
-                "[2,1,3]",
-            ),
-            (
-                "rows | sort(attribute='city,id', reverse=true) | map(attribute='id')",
-                "[3,1,2]",
-            ),
+            ("['b', 'A', 'c'] | sort(case_sensitive=true)", r#"["A","b","c"]"#),
+            ("['b', 'A', 'B', 'a'] | sort(false, true)", r#"["A","B","a","b"]"#),
+            ("rows | sort(attribute='city') | map(attribute='id') | list", "[2,1,3]"),
+            ("rows | sort(attribute='city,id', reverse=true) | map(attribute='id')", "[3,1,2]"),
             ("m | sort", r#"["a","b"]"#),
-            (
-                "[2, 'a', none, [1], true] | sort",
-                r#"[null,true,2,"a",[1]]"#,
-            ),
+            ("[2, 'a', none, [1], true] | sort", r#"[null,true,2,"a",[1]]"#),
             ("[1, 2, 1, 3, 2] | unique", "[1,2,3]"),
             ("['a', 'A', 'b'] | unique", r#"["a","b"]"#),
             ("['a', 'A'] | unique(case_sensitive=true)", r#"["a","A"]"#),
-            (
-                "rows | unique(attribute='city') | map(attribute='id')",
-                "[1,2]",
-            ),
+            ("rows | unique(attribute='city') | map(attribute='id')", "[1,2]"),
             ("l | reverse", "[2,1,3]"),
             ("'abc' | reverse", "\"cba\""),
             ("'ab' | list", r#"["a","b"]"#),
@@ -221,31 +194,13 @@ fn collection_filters() {
             ("l | reject('odd')", "[2]"),
             ("[1, none, 2] | select('none')", "[null]"),
             ("rows | selectattr('pop') | map(attribute='id')", "[1,2]"),
-            (
-                "rows | selectattr('pop', 'undefined') | map(attribute='id')",
-                "[3]",
-            ),
-            (
-                "rows | selectattr('city', 'eq', 'oslo') | map(attribute='id')",
-                "[2]",
-            ),
-            (
-                "rows | rejectattr('in.n', 'in', [1, 2]) | map(attribute='id')",
-                "[3]",
-            ),
-            (
-                "rows | groupby('city') | map(attribute=0)",
-                r#"["oslo","Rome"]"#,
-            ),
-            (
-                "(rows | groupby('city')).1.list | map(attribute='id')",
-                "[1,3]",
-            ),
+            ("rows | selectattr('pop', 'undefined') | map(attribute='id')", "[3]"),
+            ("rows | selectattr('city', 'eq', 'oslo') | map(attribute='id')", "[2]"),
+            ("rows | rejectattr('in.n', 'in', [1, 2]) | map(attribute='id')", "[3]"),
+            ("rows | groupby('city') | map(attribute=0)", r#"["oslo","Rome"]"#),
+            ("(rows | groupby('city')).1.list | map(attribute='id')", "[1,3]"),
             ("(rows | groupby('city'))[1].grouper", "\"Rome\""),
-            (
-                "rows | groupby('pop', default=9) | map(attribute=0)",
-                "[0.5,2.5,9]",
-            ),
+            ("rows | groupby('pop', default=9) | map(attribute=0)", "[0.5,2.5,9]"),
             ("rows | groupby('city', case_sensitive=true) | length", "3"),
         ],
     );
@@ -274,10 +229,7 @@ fn encoding_filters() {
             ("'YQ' | b64decode", "\"a\""),
             ("'_-8' | b64encode | b64decode", "\"_-8\""),
             ("'a b/c?&é' | urlencode", "\"a%20b/c%3F%26%C3%A9\""),
-            (
-                "{'q': 'a b/c', 'n': 1, 'z': none} | urlencode",
-                "\"n=1&q=a%20b%2Fc\"",
-            ),
+            ("{'q': 'a b/c', 'n': 1, 'z': none} | urlencode", "\"n=1&q=a%20b%2Fc\""),
             ("[['a', 1], ['a', 2]] | urlencode", "\"a=1&a=2\""),
             (
                 "'abc' | sha256",
@@ -389,10 +341,7 @@ fn methods_by_type() {
             ("','.join(['a', 1, none])", "\"a,1,\""),
             ("'aXbX'.replace('X', '-')", "\"a-b-\""),
             ("'aXbX'.replace('X', '-', 1)", "\"a-bX\""),
-            (
-                "'2024-01-01T00:00:00Z'.isoformat()",
-                "\"2024-01-01T00:00:00Z\"",
-            ),
+            ("'2024-01-01T00:00:00Z'.isoformat()", "\"2024-01-01T00:00:00Z\""),
             ("missing.get('a')", "null"),
             ("missing.get('a', 1)", "1"),
             ("z.get('a', 1)", "1"),
@@ -440,10 +389,7 @@ fn global_functions() {
             ("range(1.5)", "range takes integers, not a number"),
             ("range(1, 5, 0)", "range cannot have a step of 0"),
             ("range(100001)", "range has more than 100000 numbers"),
-            (
-                "range(0, 99999999999, 2)",
-                "range has more than 100000 numbers",
-            ),
+            ("range(0, 99999999999, 2)", "range has more than 100000 numbers"),
             ("dict(5)", "dict cannot be made from a number"),
             ("dict([1])", "dict takes a map or a list of pairs"),
             ("now()", "now() is not available here"),
@@ -456,18 +402,12 @@ fn now_returns_environment_time() {
     let environment =
         MapEnvironment::new().with_now(Timestamp::from_micros(1_700_000_000_123_456).unwrap());
     let text = "2023-11-14T22:13:20.123456Z";
-    assert_eq!(
-        render_template("{{ now() }}", &environment).unwrap(),
-        Json::from(text)
-    );
+    assert_eq!(render_template("{{ now() }}", &environment).unwrap(), Json::from(text));
     assert_eq!(
         render_template("at {{ now() }}", &environment).unwrap(),
         Json::from(format!("at {text}"))
     );
-    assert_eq!(
-        render_template("{{ now().isoformat() }}", &environment).unwrap(),
-        Json::from(text)
-    );
+    assert_eq!(render_template("{{ now().isoformat() }}", &environment).unwrap(), Json::from(text));
 }
 
 #[test]
@@ -479,14 +419,8 @@ fn only_namespaces_are_mutable() {
                 "{% set ns = namespace(n=0) %}{% for x in l %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}",
                 "\"6\"",
             ),
-            (
-                "{% set ns = namespace() %}{% set ns.a = [1] %}{{ ns }}",
-                r#""{\"a\":[1]}""#,
-            ),
-            (
-                "{% set n = 0 %}{% for x in l %}{% set n = n + x %}{% endfor %}{{ n }}",
-                "\"0\"",
-            ),
+            ("{% set ns = namespace() %}{% set ns.a = [1] %}{{ ns }}", r#""{\"a\":[1]}""#),
+            ("{% set n = 0 %}{% for x in l %}{% set n = n + x %}{% endfor %}{{ n }}", "\"0\""),
         ],
     );
 }
@@ -501,26 +435,11 @@ fn random_values_need_start_environment() {
     let text = first.as_str().unwrap();
     assert_eq!(text.len(), 36);
     assert_eq!(text.as_bytes()[14], b'4', "{text}");
-    assert!(
-        matches!(text.as_bytes()[19], b'8' | b'9' | b'a' | b'b'),
-        "{text}"
-    );
-    assert_eq!(
-        uuid.render(&start()).unwrap().value,
-        first,
-        "the same seed gives the same value"
-    );
+    assert!(matches!(text.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{text}");
+    assert_eq!(uuid.render(&start()).unwrap().value, first, "the same seed gives the same value");
     let both = start();
-    assert_ne!(
-        uuid.render(&both).unwrap().value,
-        uuid.render(&both).unwrap().value
-    );
-    let random = parse("{{ random() }}")
-        .render(&start())
-        .unwrap()
-        .value
-        .as_f64()
-        .unwrap();
+    assert_ne!(uuid.render(&both).unwrap().value, uuid.render(&both).unwrap().value);
+    let random = parse("{{ random() }}").render(&start()).unwrap().value.as_f64().unwrap();
     assert!((0.0..1.0).contains(&random));
     let home = parse("{{ env.HOME }} {{ env.SHELL | default('sh') }}").render(&start());
     assert_eq!(home.unwrap().value, Json::from("/x sh"));
@@ -534,10 +453,7 @@ fn loop_variables() {
                 {{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.previtem }}\
                 {{ loop.nextitem }}{{ loop.cycle('a', 'b') }}{{ loop.nope }};{% endfor %}";
     let expected = "1032TrueFalse311a;2121FalseFalse3132b;3210FalseTrue311a;";
-    assert_eq!(
-        render_template(text, &environment_from_json(NAMES)).unwrap(),
-        Json::from(expected)
-    );
+    assert_eq!(render_template(text, &environment_from_json(NAMES)).unwrap(), Json::from(expected));
     let changed = "{% for x in [1, 1, 2] %}{{ loop.changed(x) }} {% endfor %}";
     assert_eq!(
         render_template(changed, &environment_from_json("{}")).unwrap(),
@@ -548,8 +464,5 @@ fn loop_variables() {
         .unwrap();
     let expected = r#"{"first":true,"index":1,"index0":0,"last":true,"length":1}"#;
     assert_eq!(rendered.value, Json::from(expected));
-    assert_eq!(
-        parse_json(rendered.value.as_str().unwrap()),
-        parse_json(expected)
-    );
+    assert_eq!(parse_json(rendered.value.as_str().unwrap()), parse_json(expected));
 }

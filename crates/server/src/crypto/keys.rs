@@ -43,11 +43,8 @@ pub enum InvalidKey {
 impl EncryptionKey {
     /// Parses a key from base64.
     pub fn from_base64(text: &str) -> Result<Self, InvalidKey> {
-        let bytes = Zeroizing::new(
-            STANDARD
-                .decode(text.trim())
-                .map_err(|_| InvalidKey::NotBase64)?,
-        );
+        let bytes =
+            Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| InvalidKey::NotBase64)?);
         Self::from_bytes(&bytes)
     }
 
@@ -55,9 +52,7 @@ impl EncryptionKey {
     pub fn generate_base64() -> Result<String, RandomUnavailable> {
         let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
         let random = SystemRandom::new();
-        random
-            .fill(bytes.as_mut_slice())
-            .map_err(|_| RandomUnavailable)?;
+        random.fill(bytes.as_mut_slice()).map_err(|_| RandomUnavailable)?;
         Ok(STANDARD.encode(bytes.as_slice()))
     }
 
@@ -89,11 +84,7 @@ pub struct KeyRing {
 impl fmt::Debug for KeyRing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let old = self.old.iter().map(EncryptionKey::kid);
-        formatter
-            .debug_list()
-            .entry(self.current.kid())
-            .entries(old)
-            .finish()
+        formatter.debug_list().entry(self.current.kid()).entries(old).finish()
     }
 }
 

@@ -52,9 +52,7 @@ impl RecipientKey {
         let random = SystemRandom::new();
         let ephemeral_key = EphemeralPrivateKey::generate(&X25519, &random);
         let ephemeral_key = ephemeral_key.map_err(|_| CryptoError::EncryptFailed)?;
-        let eph_pub = ephemeral_key
-            .compute_public_key()
-            .map_err(|_| CryptoError::EncryptFailed)?;
+        let eph_pub = ephemeral_key.compute_public_key().map_err(|_| CryptoError::EncryptFailed)?;
         let salt = [eph_pub.as_ref(), &self.0].concat();
         let recipient_key = UnparsedPublicKey::new(&X25519, self.0);
         let key = agree_ephemeral(ephemeral_key, &recipient_key, |shared| {
@@ -111,9 +109,7 @@ pub(crate) mod tests {
             let (nonce, body) = bytes.split_first_chunk::<NONCE_LEN>().unwrap();
             let nonce = Nonce::assume_unique_for_key(*nonce);
             let mut body = body.to_vec();
-            let opened = key
-                .unwrap()
-                .open_in_place(nonce, Aad::from(associated_data), &mut body);
+            let opened = key.unwrap().open_in_place(nonce, Aad::from(associated_data), &mut body);
             opened.ok().map(|plaintext| plaintext.to_vec())
         }
     }
@@ -136,22 +132,13 @@ pub(crate) mod tests {
         let sealed = seal_for_recipient(&recipient);
         assert_eq!(BoxRecipient::new().open(&sealed, b"record 1"), None);
         // A recipient that only presents another's public key cannot decrypt it either.
-        let impostor = BoxRecipient {
-            public: recipient.public,
-            ..BoxRecipient::new()
-        };
+        let impostor = BoxRecipient { public: recipient.public, ..BoxRecipient::new() };
         assert_eq!(impostor.open(&sealed, b"record 1"), None);
     }
 
     #[test]
     fn rejects_invalid_public_keys() {
-        for text in [
-            "",
-            "!",
-            "AAAA",
-            &STANDARD.encode([1; 31]),
-            &STANDARD.encode([1; 33]),
-        ] {
+        for text in ["", "!", "AAAA", &STANDARD.encode([1; 31]), &STANDARD.encode([1; 33])] {
             assert_eq!(RecipientKey::from_base64(text), None, "{text}");
         }
         // The shared secret of this public key is known to everyone.

@@ -26,10 +26,8 @@ pub(crate) struct HmacSigner {
 impl HmacSigner {
     /// Creates a signer for one purpose, with keys derived from a key ring.
     pub(crate) fn from_key_ring(ring: &KeyRing, purpose: &str) -> Result<Self, CryptoError> {
-        let old = ring
-            .all_keys()
-            .skip(1)
-            .map(|key| derive_signing_key(&key.derivation_root, purpose));
+        let old =
+            ring.all_keys().skip(1).map(|key| derive_signing_key(&key.derivation_root, purpose));
         Ok(Self {
             current_key: derive_signing_key(&ring.current().derivation_root, purpose)?,
             old_keys: old.collect::<Result<_, _>>()?,
@@ -61,8 +59,7 @@ impl HmacSigner {
 fn derive_signing_key(root: &Prk, purpose: &str) -> Result<hmac::Key, CryptoError> {
     let info = [purpose.as_bytes()];
     let key = root.expand(&info, hmac::HMAC_SHA256);
-    key.map(hmac::Key::from)
-        .map_err(|_| CryptoError::EncryptFailed)
+    key.map(hmac::Key::from).map_err(|_| CryptoError::EncryptFailed)
 }
 
 #[cfg(test)]

@@ -37,10 +37,7 @@ impl RecordBinding<'_> {
     /// records have different bytes.
     fn associated_data(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for text in [self.tenant_id.as_str(), self.table]
-            .into_iter()
-            .chain(self.key)
-        {
+        for text in [self.tenant_id.as_str(), self.table].into_iter().chain(self.key) {
             bytes.extend(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
             bytes.extend(text.as_bytes());
         }
@@ -113,9 +110,7 @@ impl KeyRing {
     ) -> Result<WrappedSecret, CryptoError> {
         let random = SystemRandom::new();
         let mut key = Zeroizing::new([0_u8; KEY_BYTES]);
-        random
-            .fill(key.as_mut_slice())
-            .map_err(|_| CryptoError::EncryptFailed)?;
+        random.fill(key.as_mut_slice()).map_err(|_| CryptoError::EncryptFailed)?;
         let cipher = EncryptionKey::from_bytes(key.as_slice())
             .map_err(|_| CryptoError::EncryptFailed)?
             .cipher;
@@ -136,9 +131,7 @@ impl KeyRing {
     ) -> Result<DecryptedSecret, CryptoError> {
         let associated_data = binding.associated_data();
         let key = self.unwrap_data_key(&associated_data, wrapped)?;
-        let cipher = EncryptionKey::from_bytes(&key)
-            .map_err(|_| CryptoError::Damaged)?
-            .cipher;
+        let cipher = EncryptionKey::from_bytes(&key).map_err(|_| CryptoError::Damaged)?.cipher;
         decrypt_base64(&cipher, &associated_data, &wrapped.ct).map(DecryptedSecret)
     }
 
@@ -186,9 +179,7 @@ impl KeyRing {
             return Err(CryptoError::UnknownFormat);
         }
         let kid = &wrapped.dek.kid;
-        let key = self
-            .find_key(kid)
-            .ok_or_else(|| CryptoError::MissingKey(kid.clone()))?;
+        let key = self.find_key(kid).ok_or_else(|| CryptoError::MissingKey(kid.clone()))?;
         decrypt_base64(&key.cipher, associated_data, &wrapped.dek.ct)
     }
 }
@@ -201,9 +192,7 @@ pub(super) fn encrypt_to_base64(
     plaintext: &[u8],
 ) -> Result<Text, CryptoError> {
     let mut nonce = [0_u8; NONCE_LEN];
-    random
-        .fill(&mut nonce)
-        .map_err(|_| CryptoError::EncryptFailed)?;
+    random.fill(&mut nonce).map_err(|_| CryptoError::EncryptFailed)?;
     // The full capacity is reserved up front, because a growing vector would leave copies of the
     // plaintext in memory.
     let mut body = Vec::with_capacity(plaintext.len() + cipher.algorithm().tag_len());
@@ -226,9 +215,7 @@ fn decrypt_base64(
     text: &str,
 ) -> Result<Zeroizing<Vec<u8>>, CryptoError> {
     let bytes = STANDARD.decode(text).map_err(|_| CryptoError::Damaged)?;
-    let (nonce, body) = bytes
-        .split_first_chunk::<NONCE_LEN>()
-        .ok_or(CryptoError::Damaged)?;
+    let (nonce, body) = bytes.split_first_chunk::<NONCE_LEN>().ok_or(CryptoError::Damaged)?;
     let mut body = Zeroizing::new(body.to_vec());
     let nonce = Nonce::assume_unique_for_key(*nonce);
     let plaintext = cipher
@@ -249,13 +236,7 @@ mod tests {
     }
 
     fn binding(tenant_id: &TenantId) -> RecordBinding<'_> {
-        RecordBinding {
-            tenant_id,
-            table: "credential",
-            record: 7,
-            key: None,
-            version: 1,
-        }
+        RecordBinding { tenant_id, table: "credential", record: 7, key: None, version: 1 }
     }
 
     #[test]
@@ -263,30 +244,13 @@ mod tests {
         let ring = KeyRing::new(key(1), Vec::new());
         let (mine, theirs) = (TenantId::default(), TenantId::new("other").unwrap());
         let wrapped = ring.wrap_secret(&binding(&mine), b"hunter22").unwrap();
-        assert_eq!(
-            ring.unwrap_secret(&binding(&mine), &wrapped)
-                .unwrap()
-                .as_bytes(),
-            b"hunter22"
-        );
+        assert_eq!(ring.unwrap_secret(&binding(&mine), &wrapped).unwrap().as_bytes(), b"hunter22");
         let others = [
             binding(&theirs),
-            RecordBinding {
-                record: 8,
-                ..binding(&mine)
-            },
-            RecordBinding {
-                version: 2,
-                ..binding(&mine)
-            },
-            RecordBinding {
-                table: "keychain",
-                ..binding(&mine)
-            },
-            RecordBinding {
-                key: Some("api:5:global"),
-                ..binding(&mine)
-            },
+            RecordBinding { record: 8, ..binding(&mine) },
+            RecordBinding { version: 2, ..binding(&mine) },
+            RecordBinding { table: "keychain", ..binding(&mine) },
+            RecordBinding { key: Some("api:5:global"), ..binding(&mine) },
         ];
         for other in others {
             let error = ring.unwrap_secret(&other, &wrapped).err();
@@ -294,10 +258,7 @@ mod tests {
         }
         let text = serde_json::to_string(&wrapped).unwrap();
         assert!(!text.contains("hunter22") && !text.contains(&STANDARD.encode("hunter22")));
-        assert_eq!(
-            serde_json::from_str::<WrappedSecret>(&text).unwrap(),
-            wrapped
-        );
+        assert_eq!(serde_json::from_str::<WrappedSecret>(&text).unwrap(), wrapped);
     }
 
     #[test]
@@ -313,10 +274,7 @@ mod tests {
         let one = ring.wrap_secret(&binding(&tenant), b"one").unwrap();
         let two = ring.wrap_secret(&binding(&tenant), b"two").unwrap();
         let mixed = WrappedSecret { ct: two.ct, ..one };
-        assert_eq!(
-            ring.unwrap_secret(&binding(&tenant), &mixed).err(),
-            Some(CryptoError::Damaged)
-        );
+        assert_eq!(ring.unwrap_secret(&binding(&tenant), &mixed).err(), Some(CryptoError::Damaged));
     }
 
     #[test]
@@ -326,26 +284,15 @@ mod tests {
         let wrapped = before.wrap_secret(&binding(&tenant), b"hunter22").unwrap();
         let both = KeyRing::new(key(2), vec![key(1)]);
         assert_eq!(
-            both.unwrap_secret(&binding(&tenant), &wrapped)
-                .unwrap()
-                .as_bytes(),
+            both.unwrap_secret(&binding(&tenant), &wrapped).unwrap().as_bytes(),
             b"hunter22"
         );
-        let rewrapped = both
-            .rewrap_secret(&binding(&tenant), &wrapped)
-            .unwrap()
-            .unwrap();
+        let rewrapped = both.rewrap_secret(&binding(&tenant), &wrapped).unwrap().unwrap();
         assert_eq!(rewrapped.ct, wrapped.ct);
-        assert_eq!(
-            both.rewrap_secret(&binding(&tenant), &rewrapped).unwrap(),
-            None
-        );
+        assert_eq!(both.rewrap_secret(&binding(&tenant), &rewrapped).unwrap(), None);
         let after = KeyRing::new(key(2), Vec::new());
         assert_eq!(
-            after
-                .unwrap_secret(&binding(&tenant), &rewrapped)
-                .unwrap()
-                .as_bytes(),
+            after.unwrap_secret(&binding(&tenant), &rewrapped).unwrap().as_bytes(),
             b"hunter22"
         );
         let error = after.unwrap_secret(&binding(&tenant), &wrapped).err();
@@ -357,10 +304,7 @@ mod tests {
         let (ring, tenant) = (KeyRing::new(key(1), Vec::new()), TenantId::default());
         let wrapped = ring.wrap_secret(&binding(&tenant), b"hunter22").unwrap();
         for ct in ["", "!", "AAAA", &"A".repeat(64)] {
-            let damaged = WrappedSecret {
-                ct: ct.into(),
-                ..wrapped.clone()
-            };
+            let damaged = WrappedSecret { ct: ct.into(), ..wrapped.clone() };
             assert_eq!(
                 ring.unwrap_secret(&binding(&tenant), &damaged).err(),
                 Some(CryptoError::Damaged)
@@ -375,18 +319,9 @@ mod tests {
 
     #[test]
     fn parses_or_rejects_encryption_keys() {
-        assert_eq!(
-            EncryptionKey::from_base64("x y").err(),
-            Some(InvalidKey::NotBase64)
-        );
-        assert_eq!(
-            EncryptionKey::from_base64("AAAA").err(),
-            Some(InvalidKey::Length(3))
-        );
+        assert_eq!(EncryptionKey::from_base64("x y").err(), Some(InvalidKey::NotBase64));
+        assert_eq!(EncryptionKey::from_base64("AAAA").err(), Some(InvalidKey::Length(3)));
         let text = STANDARD.encode([1; KEY_BYTES]);
-        assert_eq!(
-            EncryptionKey::from_base64(&text).unwrap().kid(),
-            key(1).kid()
-        );
+        assert_eq!(EncryptionKey::from_base64(&text).unwrap().kid(), key(1).kid());
     }
 }

@@ -81,12 +81,7 @@ impl CallerIdentity {
     }
 
     pub(super) fn from_certificate(actor: Text, auth_context: AuthContext) -> Self {
-        Self(Arc::new(IdentityDetails {
-            actor,
-            auth_context,
-            token: None,
-            is_authenticated: true,
-        }))
+        Self(Arc::new(IdentityDetails { actor, auth_context, token: None, is_authenticated: true }))
     }
 
     pub(super) fn command_token(&self) -> Option<&CommandToken> {
@@ -98,11 +93,7 @@ impl CallerIdentity {
     }
 
     pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
-        self.0
-            .auth_context
-            .scopes
-            .into_iter()
-            .flat_map(ScopeSet::iter)
+        self.0.auth_context.scopes.into_iter().flat_map(ScopeSet::iter)
     }
 
     /// Name of the caller, as recorded in the logs of executions.
@@ -316,9 +307,7 @@ pub(super) async fn authorize_route(
         response.extensions_mut().insert(audit_mark);
     }
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    rules
-        .metrics
-        .record_http_request(rules.route, is_write, status, elapsed);
+    rules.metrics.record_http_request(rules.route, is_write, status, elapsed);
     response
 }
 
@@ -352,11 +341,7 @@ mod tests {
         assert_eq!(result.unwrap_err().into_response().status(), 403);
         let unauthenticated: Caller = Err(HttpError::new(ErrorCode::Unauthenticated, "no token"));
         assert_eq!(
-            either
-                .authorize_caller(&unauthenticated)
-                .unwrap_err()
-                .into_response()
-                .status(),
+            either.authorize_caller(&unauthenticated).unwrap_err().into_response().status(),
             401
         );
         assert!(RouteAccess::Open.authorize_caller(&unauthenticated).is_ok());

@@ -77,15 +77,9 @@ impl Authenticator {
     }
 
     async fn authenticate_peer(&self, peer: &ClientPeer, uri: &Uri, headers: &HeaderMap) -> Caller {
-        match (
-            identity::request_token(headers)?,
-            &peer.certificate_identity,
-        ) {
+        match (identity::request_token(headers)?, &peer.certificate_identity) {
             (Some(presented), _) => {
-                let token = self
-                    .runtime
-                    .authenticate_token(presented.expose_secret())
-                    .await?;
+                let token = self.runtime.authenticate_token(presented.expose_secret()).await?;
                 Ok(CallerIdentity::from_token(&token))
             }
             (None, Some(certificate_identity)) => {
@@ -137,18 +131,12 @@ impl Authenticator {
             target: Some(audit_target(&info.uri)),
             address: Some(address.into()),
             outcome,
-            secret: secret
-                .filter(|_| is_authenticated)
-                .map(SecretAuditContext::collected),
+            secret: secret.filter(|_| is_authenticated).map(SecretAuditContext::collected),
         };
         // Refused access to a secret gets an entry each time, like successful access: the caller is
         // authenticated in both cases, so rate limits bound the number of entries.
         let is_aggregated = is_refusal && record.secret.is_none();
-        Some(RequestAudit {
-            runtime,
-            record,
-            is_aggregated,
-        })
+        Some(RequestAudit { runtime, record, is_aggregated })
     }
 }
 

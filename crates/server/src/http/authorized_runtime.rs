@@ -94,12 +94,7 @@ impl FromRequestParts<AppState> for AuthorizedRuntime {
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
         // Authentication always inserts a result. If it is missing, unauthenticated is safe.
-        let missing = || {
-            Err(HttpError::new(
-                ErrorCode::Unauthenticated,
-                "authentication required",
-            ))
-        };
+        let missing = || Err(HttpError::new(ErrorCode::Unauthenticated, "authentication required"));
         let caller = parts.extensions.get::<Caller>().cloned();
         let identity = caller.unwrap_or_else(missing)?;
         Ok(Self(RequestContext {

@@ -39,8 +39,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonListBody<T> {
     async fn from_request(request: Request, app: &AppState) -> Result<Self, HttpError> {
         let body = read_json_bytes(request, app).await?;
         let list = serde_json::from_slice(&body);
-        list.map(Self)
-            .map_err(|error| json_error::<Vec<T>>(&body, &error))
+        list.map(Self).map_err(|error| json_error::<Vec<T>>(&body, &error))
     }
 }
 
@@ -123,10 +122,7 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn body_too_large(max: ByteSize) -> HttpError {
-    HttpError::new(
-        ErrorCode::TooLarge,
-        format!("the request body is larger than {max}"),
-    )
+    HttpError::new(ErrorCode::TooLarge, format!("the request body is larger than {max}"))
 }
 
 /// Reads a body. The timeout grows by one second per received MiB, to distinguish a slow connection
@@ -144,10 +140,7 @@ async fn read_body(mut body: Body, max: ByteSize, timeout: Duration) -> Result<B
             Err(_) => return Err(HttpError::slow_client()),
             Ok(None) => break,
             Ok(Some(Err(_))) => {
-                return Err(HttpError::new(
-                    ErrorCode::BadJson,
-                    "the request body is incomplete",
-                ));
+                return Err(HttpError::new(ErrorCode::BadJson, "the request body is incomplete"));
             }
             Ok(Some(Ok(frame))) => frame,
         };
@@ -167,11 +160,7 @@ async fn read_body(mut body: Body, max: ByteSize, timeout: Duration) -> Result<B
             whole.extend_from_slice(&data);
         }
     }
-    Ok(if whole.is_empty() {
-        first
-    } else {
-        Bytes::from(whole)
-    })
+    Ok(if whole.is_empty() { first } else { Bytes::from(whole) })
 }
 
 /// Parses a JSON object. On a type error, the body is parsed again to find the location.
@@ -215,10 +204,7 @@ fn json_error<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Ht
 
 /// Removes the position from the end of an error message.
 fn strip_position(message: &str) -> String {
-    message
-        .rsplit_once(" at line ")
-        .map_or(message, |(head, _)| head)
-        .to_owned()
+    message.rsplit_once(" at line ").map_or(message, |(head, _)| head).to_owned()
 }
 
 /// Formats a path as JSON pointer.
@@ -295,15 +281,8 @@ mod tests {
     async fn reads_body_up_to_limit() {
         let max = ByteSize::from_bytes(6);
         let timeout = Duration::from_secs(1);
-        assert_eq!(
-            read_body(Body::from("abcdef"), max, timeout).await.unwrap(),
-            "abcdef"
-        );
-        assert!(
-            read_body(Body::from("abcdefg"), max, timeout)
-                .await
-                .is_err()
-        );
+        assert_eq!(read_body(Body::from("abcdef"), max, timeout).await.unwrap(), "abcdef");
+        assert!(read_body(Body::from("abcdefg"), max, timeout).await.is_err());
         assert_eq!(read_body(Body::empty(), max, timeout).await.unwrap(), "");
     }
 }

@@ -14,9 +14,6 @@ pub(super) struct ClientPeer {
 
 impl From<SocketAddr> for ClientPeer {
     fn from(address: SocketAddr) -> Self {
-        Self {
-            address,
-            certificate_identity: None,
-        }
+        Self { address, certificate_identity: None }
     }
 }

@@ -30,11 +30,7 @@ fn split_command_token(uri: &Uri) -> Option<(PresentedToken, Uri)> {
     let path = uri.path().strip_prefix(COMMAND_TOKEN_PREFIX)?;
     let end = path.find('/').unwrap_or(path.len());
     let (token, rest) = path.split_at(end);
-    let rest = if rest.starts_with("/api/") {
-        rest
-    } else {
-        UNROUTED_PATH
-    };
+    let rest = if rest.starts_with("/api/") { rest } else { UNROUTED_PATH };
     let rest = match uri.query() {
         Some(query) => format!("{rest}?{query}"),
         None => rest.to_owned(),
@@ -59,10 +55,7 @@ mod tests {
     fn splits_command_token_from_api_path() {
         let split = |token: &str, rest: &str| Some((token.to_owned(), rest.to_owned()));
         assert_eq!(split_uri("/w/abc/api/events"), split("abc", "/api/events"));
-        assert_eq!(
-            split_uri("/w/abc/api/x?y=%2F&z"),
-            split("abc", "/api/x?y=%2F&z")
-        );
+        assert_eq!(split_uri("/w/abc/api/x?y=%2F&z"), split("abc", "/api/x?y=%2F&z"));
         assert_eq!(split_uri("/w//api/events"), split("", "/api/events"));
         assert_eq!(
             split_uri("http://host:1/w/abc/api/events"),
@@ -72,20 +65,9 @@ mod tests {
 
     #[test]
     fn other_paths_are_unrouted() {
-        for rest in [
-            "",
-            "/",
-            "/livez",
-            "/api",
-            "/noetl/events",
-            "/w/x/api/events",
-        ] {
+        for rest in ["", "/", "/livez", "/api", "/noetl/events", "/w/x/api/events"] {
             let found = split_uri(&format!("/w/abc{rest}"));
-            assert_eq!(
-                found,
-                Some(("abc".to_owned(), UNROUTED_PATH.to_owned())),
-                "{rest}"
-            );
+            assert_eq!(found, Some(("abc".to_owned(), UNROUTED_PATH.to_owned())), "{rest}");
         }
         for other in ["/", "/w", "/api/w/abc/api/events", "/wx/abc/api/events"] {
             assert_eq!(split_uri(other), None, "{other}");

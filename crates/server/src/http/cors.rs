@@ -68,9 +68,7 @@ impl AllowedOrigins {
 
     /// Reads the CORS properties of a request.
     pub(super) fn cors_request(&self, request: &Request<Body>) -> CorsRequest {
-        let has_request_method = request
-            .headers()
-            .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let has_request_method = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         CorsRequest {
             origin: self.listed_origin(request.headers()),
             varies_by_origin: !self.0.is_empty(),
@@ -142,10 +140,7 @@ mod tests {
         ] {
             assert!(AllowedOrigins::parse_list(good).is_ok(), "{good}");
         }
-        assert_eq!(
-            AllowedOrigins::parse_list(" ").unwrap(),
-            AllowedOrigins::default()
-        );
+        assert_eq!(AllowedOrigins::parse_list(" ").unwrap(), AllowedOrigins::default());
         for wrong in [
             "*",
             "null",

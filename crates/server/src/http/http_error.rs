@@ -35,14 +35,9 @@ impl HttpError {
         } else {
             format!("{pointer}: {message}").into()
         };
-        let location = ProblemDetail {
-            pointer: pointer.into(),
-            message,
-            ..ProblemDetail::default()
-        };
-        Self(Box::new(
-            Problem::new(code, detail).with_errors(vec![location]),
-        ))
+        let location =
+            ProblemDetail { pointer: pointer.into(), message, ..ProblemDetail::default() };
+        Self(Box::new(Problem::new(code, detail).with_errors(vec![location])))
     }
 
     /// Creates the error for a body that is not valid JSON, with the position of the syntax error.
@@ -56,18 +51,14 @@ impl HttpError {
             ..ProblemDetail::default()
         };
         let detail = format!("{message} at line {line} column {column}");
-        Self(Box::new(
-            Problem::new(ErrorCode::BadJson, detail).with_errors(vec![location]),
-        ))
+        Self(Box::new(Problem::new(ErrorCode::BadJson, detail).with_errors(vec![location])))
     }
 
     /// Creates the error for a client that sends its body too slowly. The code `timeout` does not
     /// distinguish client and server, so the status does.
     pub(super) fn slow_client() -> Self {
-        let mut problem = Problem::new(
-            ErrorCode::Timeout,
-            "the request body was not received in time",
-        );
+        let mut problem =
+            Problem::new(ErrorCode::Timeout, "the request body was not received in time");
         problem.status = StatusCode::REQUEST_TIMEOUT.as_u16();
         Self(Box::new(problem))
     }

@@ -68,11 +68,7 @@ pub(super) struct IdempotentResponse<T> {
 impl<T: Serialize> IntoResponse for IdempotentResponse<T> {
     fn into_response(self) -> Response {
         let response = self.response.into_response();
-        if self.is_replay {
-            mark_replayed(response)
-        } else {
-            response
-        }
+        if self.is_replay { mark_replayed(response) } else { response }
     }
 }
 
@@ -113,10 +109,7 @@ async fn admit_request(
     };
     let runtime = app.unauthenticated_runtime().with_auth_context(context);
     let operation = Text::from(format!("{} {route}", head.method));
-    let work = match runtime
-        .admit_request(operation, key, request_digest(&head, &body))
-        .await?
-    {
+    let work = match runtime.admit_request(operation, key, request_digest(&head, &body)).await? {
         RequestAdmission::New(work) => work,
         RequestAdmission::Known(outcome) => {
             return replay_response(outcome).map(IdempotencyDecision::Replay);
@@ -173,12 +166,7 @@ fn request_digest(head: &Parts, body: &Bytes) -> Digest {
 impl KeyedRequest {
     /// Runs the handler to completion, even if the client disconnects.
     async fn execute_to_end(self, next: Next) -> Response {
-        let Self {
-            route,
-            runtime,
-            work,
-            request,
-        } = self;
+        let Self { route, runtime, work, request } = self;
         let (task_runtime, failed_work) = (runtime.clone(), work.clone());
         let task = runtime.spawn_to_completion(async move {
             let response = next.run(request).await;
@@ -220,10 +208,7 @@ async fn stored_outcome(
     }
     let (head, body) = response.into_parts();
     let Ok(body) = to_bytes(body, usize::MAX).await else {
-        return (
-            HttpError::internal_error().into_response(),
-            unknown_outcome(runtime),
-        );
+        return (HttpError::internal_error().into_response(), unknown_outcome(runtime));
     };
     let outcome = match std::str::from_utf8(&body) {
         Ok(text) => RequestOutcome::Answered {
@@ -237,16 +222,12 @@ async fn stored_outcome(
 
 /// Removes the secret from a response to be stored. A client that lost it must create a new one.
 fn redact_response(route: &str, text: &str) -> Text {
-    let secret = UNSTORED_SECRETS
-        .iter()
-        .find(|(secret_route, _)| *secret_route == route);
+    let secret = UNSTORED_SECRETS.iter().find(|(secret_route, _)| *secret_route == route);
     let Some((_, key)) = secret else {
         return text.into();
     };
     let value = serde_json::from_str::<Json>(text).unwrap_or_default();
     let mut map = value.as_map().cloned().unwrap_or_default();
     map.insert((*key).into(), Json::from("[REDACTED]"));
-    serde_json::to_string(&Json::from(map))
-        .unwrap_or_default()
-        .into()
+    serde_json::to_string(&Json::from(map)).unwrap_or_default().into()
 }

@@ -114,14 +114,8 @@ struct OriginScheme {
     default_port: u16,
 }
 
-const HTTP_ORIGIN: OriginScheme = OriginScheme {
-    prefix: b"http://",
-    default_port: 80,
-};
-const HTTPS_ORIGIN: OriginScheme = OriginScheme {
-    prefix: b"https://",
-    default_port: 443,
-};
+const HTTP_ORIGIN: OriginScheme = OriginScheme { prefix: b"http://", default_port: 80 };
+const HTTPS_ORIGIN: OriginScheme = OriginScheme { prefix: b"https://", default_port: 443 };
 
 fn check_page_origin(
     scheme: &OriginScheme,
@@ -162,9 +156,7 @@ fn request_host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
 }
 
 fn is_loopback_host(host: &str) -> bool {
-    let unbracketed = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
+    let unbracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     if let Ok(address) = unbracketed.unwrap_or(host).parse::<IpAddr>() {
         return address.to_canonical().is_loopback();
     }
@@ -218,24 +210,11 @@ mod tests {
             "127.1.2.3:9",
             "[::1]:8082",
         ] {
-            assert_eq!(
-                developer_status("127.0.0.1:5", "/", &[("host", host)]),
-                200,
-                "{host}"
-            );
+            assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 200, "{host}");
         }
-        assert_eq!(
-            developer_status("[::1]:5", "/", &[("host", "localhost")]),
-            200
-        );
-        assert_eq!(
-            developer_status("[::ffff:127.0.0.1]:5", "/", &[("host", "localhost")]),
-            200
-        );
-        assert_eq!(
-            developer_status("10.0.0.7:5", "/", &[("host", "localhost")]),
-            401
-        );
+        assert_eq!(developer_status("[::1]:5", "/", &[("host", "localhost")]), 200);
+        assert_eq!(developer_status("[::ffff:127.0.0.1]:5", "/", &[("host", "localhost")]), 200);
+        assert_eq!(developer_status("10.0.0.7:5", "/", &[("host", "localhost")]), 401);
     }
 
     #[test]
@@ -249,54 +228,30 @@ mod tests {
             "[::1",
             "",
         ] {
-            assert_eq!(
-                developer_status("127.0.0.1:5", "/", &[("host", host)]),
-                403,
-                "{host}"
-            );
+            assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 403, "{host}");
         }
         assert_eq!(developer_status("127.0.0.1:5", "/", &[]), 403);
         let twice = [("host", "localhost"), ("host", "localhost")];
         assert_eq!(developer_status("127.0.0.1:5", "/", &twice), 403);
         let uri = "http://evil.example/api";
-        assert_eq!(
-            developer_status("127.0.0.1:5", uri, &[("host", "localhost")]),
-            403
-        );
+        assert_eq!(developer_status("127.0.0.1:5", uri, &[("host", "localhost")]), 403);
     }
 
     #[test]
     fn rejects_proxied_developer() {
-        for name in [
-            "forwarded",
-            "x-forwarded-for",
-            "x-forwarded-host",
-            "x-real-ip",
-        ] {
+        for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"] {
             let headers = [("host", "localhost"), (name, "127.0.0.1")];
-            assert_eq!(
-                developer_status("127.0.0.1:5", "/", &headers),
-                401,
-                "{name}"
-            );
+            assert_eq!(developer_status("127.0.0.1:5", "/", &headers), 401, "{name}");
         }
     }
 
     #[test]
     fn rejects_unlisted_origin() {
         let status_with_origin = |origin| {
-            developer_status(
-                "127.0.0.1:5",
-                "/",
-                &[("host", "localhost:8082"), ("origin", origin)],
-            )
+            developer_status("127.0.0.1:5", "/", &[("host", "localhost:8082"), ("origin", origin)])
         };
         assert_eq!(status_with_origin("http://localhost:8082"), 200);
-        assert_eq!(
-            status_with_origin("http://localhost:5173"),
-            200,
-            "listed by the operator"
-        );
+        assert_eq!(status_with_origin("http://localhost:5173"), 200, "listed by the operator");
         for foreign in [
             "http://localhost:3000",
             "http://localhost",
@@ -326,10 +281,7 @@ mod tests {
         };
         assert!(accepts_origins(&[]), "programs send no Origin header");
         assert!(accepts_origins(&["https://noetl.example:8443"]));
-        assert!(
-            accepts_origins(&["https://app.example"]),
-            "listed by the operator"
-        );
+        assert!(accepts_origins(&["https://app.example"]), "listed by the operator");
         for foreign in [
             &["https://evil.example"][..],
             &["http://noetl.example:8443"],
@@ -341,12 +293,8 @@ mod tests {
         }
         let mut without_host = HeaderMap::new();
         let is_accepted = |headers: &HeaderMap| {
-            check_certificate_origin(
-                &Uri::from_static("/api"),
-                headers,
-                &AllowedOrigins::default(),
-            )
-            .is_ok()
+            check_certificate_origin(&Uri::from_static("/api"), headers, &AllowedOrigins::default())
+                .is_ok()
         };
         assert!(is_accepted(&without_host));
         without_host.append(ORIGIN, HeaderValue::from_static("https://noetl.example"));
@@ -371,17 +319,8 @@ mod tests {
         assert_eq!(parse_authorization(&["Bearer noetl_a_b"]), token());
         assert_eq!(parse_authorization(&["bearer  noetl_a_b "]), token());
         // user:noetl_a_b
-        assert_eq!(
-            parse_authorization(&["Basic dXNlcjpub2V0bF9hX2I="]),
-            token()
-        );
-        for wrong in [
-            "Bearer",
-            "noetl_a_b",
-            "Digest x",
-            "Basic !",
-            "Basic dXNlcg==",
-        ] {
+        assert_eq!(parse_authorization(&["Basic dXNlcjpub2V0bF9hX2I="]), token());
+        for wrong in ["Bearer", "noetl_a_b", "Digest x", "Basic !", "Basic dXNlcg=="] {
             assert_eq!(parse_authorization(&[wrong]), Err(401), "{wrong}");
         }
         assert_eq!(parse_authorization(&["Bearer a", "Bearer a"]), Err(401));

@@ -27,10 +27,7 @@ pub struct InternalToken {
 impl InternalToken {
     /// Creates the digest of a token.
     pub fn new(token: &str) -> Self {
-        Self {
-            digest: sha256(token),
-            is_short: token.chars().count() < MIN_TOKEN_CHARS,
-        }
+        Self { digest: sha256(token), is_short: token.chars().count() < MIN_TOKEN_CHARS }
     }
 
     /// True if the token is short enough to be guessed.
@@ -91,8 +88,7 @@ fn request_secret(headers: &HeaderMap) -> Option<String> {
         return None;
     }
     let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
-    pair.split_once(':')
-        .map(|(_, password)| password.to_owned())
+    pair.split_once(':').map(|(_, password)| password.to_owned())
 }
 
 #[cfg(test)]
@@ -128,10 +124,7 @@ mod tests {
             assert!(!accepts_authorization(&[wrong]), "{wrong}");
         }
         assert!(!accepts_authorization(&[]));
-        assert!(!accepts_authorization(&[
-            "Bearer open sesame",
-            "Bearer open sesame"
-        ]));
+        assert!(!accepts_authorization(&["Bearer open sesame", "Bearer open sesame"]));
     }
 
     #[test]

@@ -30,10 +30,8 @@ const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Disables response buffering of proxies.
-const NO_BUFFERING: (HeaderName, HeaderValue) = (
-    HeaderName::from_static("x-accel-buffering"),
-    HeaderValue::from_static("no"),
-);
+const NO_BUFFERING: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// Format of live events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,9 +127,7 @@ pub(super) fn requested_event_id(
     headers: &HeaderMap,
     params: &mut QueryParams,
 ) -> Result<Option<String>, HttpError> {
-    let from_query = params
-        .text_param("last_event_id")?
-        .map(|text| text.to_string());
+    let from_query = params.text_param("last_event_id")?.map(|text| text.to_string());
     match headers.get(LAST_EVENT_ID) {
         None => Ok(from_query),
         Some(value) => match value.to_str() {
@@ -144,10 +140,7 @@ pub(super) fn requested_event_id(
 
 /// Creates the error for a resume id that this stream never issued.
 pub(super) fn invalid_event_id() -> HttpError {
-    HttpError::new(
-        ErrorCode::BadQuery,
-        "invalid last event id: use an id that this stream sent",
-    )
+    HttpError::new(ErrorCode::BadQuery, "invalid last event id: use an id that this stream sent")
 }
 
 /// Item of a live response, with the id to resume after it.
@@ -197,10 +190,7 @@ impl<S: LiveSource> LiveStream<S> {
             }
         }
         let shutdown = self.shutdown.clone();
-        match shutdown
-            .run_until_cancelled(self.next_valid_items())
-            .await?
-        {
+        match shutdown.run_until_cancelled(self.next_valid_items()).await? {
             Ok(Some(items)) if items.is_empty() => Some(self.format.keep_alive().into()),
             Ok(Some(items)) => {
                 let mut text = String::new();
@@ -233,10 +223,7 @@ impl<S: LiveSource> LiveStream<S> {
         let keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
         loop {
             let remaining = keep_alive_at.saturating_duration_since(Instant::now());
-            let items = self
-                .source
-                .next_items(remaining.min(TOKEN_CHECK_INTERVAL))
-                .await?;
+            let items = self.source.next_items(remaining.min(TOKEN_CHECK_INTERVAL)).await?;
             if let Some(token) = self.identity.token_reference() {
                 self.runtime.recheck_token(token).await?;
             }
@@ -284,10 +271,7 @@ mod tests {
         for (event_type, expected) in [
             ("step.enter", "step.enter"),
             ("äöü x", "äöü x"),
-            (
-                "a\nevent: end\r\n\ndata: {}",
-                "a\u{fffd}event: end\u{fffd}\u{fffd}\u{fffd}data: {}",
-            ),
+            ("a\nevent: end\r\n\ndata: {}", "a\u{fffd}event: end\u{fffd}\u{fffd}\u{fffd}data: {}"),
             ("end", "event.end"),
             ("gap", "event.gap"),
         ] {

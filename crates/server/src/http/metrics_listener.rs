@@ -94,11 +94,9 @@ fn answer_scrape(
             Ok(text) => (StatusCode::OK, CONTENT_TYPE, text),
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT_PLAIN, String::new()),
         },
-        (paths::LIVEZ, &Method::GET | &Method::HEAD) => (
-            StatusCode::OK,
-            APPLICATION_JSON,
-            "{\"status\":\"ok\"}".to_owned(),
-        ),
+        (paths::LIVEZ, &Method::GET | &Method::HEAD) => {
+            (StatusCode::OK, APPLICATION_JSON, "{\"status\":\"ok\"}".to_owned())
+        }
         (paths::METRICS | paths::LIVEZ, _) => {
             (StatusCode::METHOD_NOT_ALLOWED, TEXT_PLAIN, String::new())
         }
@@ -111,9 +109,7 @@ fn answer_scrape(
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let media_type = header::HeaderValue::from_static(media_type);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response
 }
 
@@ -139,9 +135,6 @@ mod tests {
         );
         assert_eq!(scrape_status_and_type(&Method::GET, "/livez").0, 200);
         assert_eq!(scrape_status_and_type(&Method::POST, "/metrics").0, 405);
-        assert_eq!(
-            scrape_status_and_type(&Method::GET, "/api/executions").0,
-            404
-        );
+        assert_eq!(scrape_status_and_type(&Method::GET, "/api/executions").0, 404);
     }
 }

@@ -35,11 +35,7 @@ pub(super) struct RequestPipeline {
 
 impl RequestPipeline {
     pub(super) fn new(router: Router, authenticator: Authenticator) -> Self {
-        Self {
-            router,
-            authenticator,
-            id_generator: RequestIdGenerator::new(),
-        }
+        Self { router, authenticator, id_generator: RequestIdGenerator::new() }
     }
 
     /// Handles a request inside a span, so that every log line has its request id. The tenant and
@@ -59,9 +55,7 @@ impl RequestPipeline {
             actor = Empty,
             execution_id = Empty,
         );
-        self.handle_in_span(peer, request, request_id, &span)
-            .instrument(span.clone())
-            .await
+        self.handle_in_span(peer, request, request_id, &span).instrument(span.clone()).await
     }
 
     async fn handle_in_span(
@@ -101,9 +95,7 @@ impl RequestPipeline {
         cors.add_headers(headers);
         headers.insert(X_REQUEST_ID, request_id);
         headers.insert(CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers
-            .entry(CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-store"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         response
     }
 

@@ -60,14 +60,11 @@ impl CertificateIdentities {
             CertificateName::Dns(name) => certificate
                 .valid_dns_names()
                 .any(|certificate_name| certificate_name.eq_ignore_ascii_case(name)),
-            CertificateName::Uri(name) => certificate
-                .valid_uri_names()
-                .any(|certificate_name| certificate_name == &**name),
+            CertificateName::Uri(name) => {
+                certificate.valid_uri_names().any(|certificate_name| certificate_name == &**name)
+            }
         };
-        self.0
-            .iter()
-            .find(is_in_certificate)
-            .map(CertificateIdentity::to_identity)
+        self.0.iter().find(is_in_certificate).map(CertificateIdentity::to_identity)
     }
 }
 

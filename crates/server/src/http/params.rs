@@ -200,10 +200,7 @@ impl QueryParams {
         };
         match parse(&value) {
             Ok(value) => Ok(Some(value)),
-            Err(error) => Err(HttpError::new(
-                ErrorCode::BadQuery,
-                format!("{name}: {error}"),
-            )),
+            Err(error) => Err(HttpError::new(ErrorCode::BadQuery, format!("{name}: {error}"))),
         }
     }
 
@@ -229,11 +226,7 @@ impl QueryParams {
             Ok(number) if bounds.contains(&number) => Ok(Some(number)),
             Ok(_) | Err(_) => Err(HttpError::new(
                 ErrorCode::OutOfRange,
-                format!(
-                    "{name} = {number} is out of range {}..{}",
-                    bounds.start(),
-                    bounds.end()
-                ),
+                format!("{name} = {number} is out of range {}..{}", bounds.start(), bounds.end()),
             )),
         }
     }
@@ -253,10 +246,9 @@ impl QueryParams {
     pub(super) fn reject_unknown(self) -> Result<(), HttpError> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(HttpError::new(
-                ErrorCode::BadQuery,
-                format!("unknown parameter `{name}`"),
-            )),
+            Some((name, _)) => {
+                Err(HttpError::new(ErrorCode::BadQuery, format!("unknown parameter `{name}`")))
+            }
         }
     }
 

@@ -18,10 +18,7 @@ pub(super) struct RateLimiter {
 impl RateLimiter {
     /// Creates a limiter with maximum requests per second; 0 for no limit.
     pub(super) fn new(per_token: u32, per_tenant: u32) -> Self {
-        Self {
-            tokens: TokenBuckets::new(per_token),
-            tenants: TokenBuckets::new(per_tenant),
-        }
+        Self { tokens: TokenBuckets::new(per_token), tenants: TokenBuckets::new(per_tenant) }
     }
 
     /// Counts a request. Returns true if it exceeds a limit.
@@ -32,9 +29,7 @@ impl RateLimiter {
         {
             return true;
         }
-        !self
-            .tenants
-            .take_permit(&identity.auth_context().tenant_id, now)
+        !self.tenants.take_permit(&identity.auth_context().tenant_id, now)
     }
 }
 
@@ -54,10 +49,7 @@ const MAX_BUCKETS: usize = 10_000;
 
 impl<K: Hash + Eq + Clone> TokenBuckets<K> {
     fn new(rate: u32) -> Self {
-        Self {
-            rate: rate.into(),
-            buckets: Mutex::default(),
-        }
+        Self { rate: rate.into(), buckets: Mutex::default() }
     }
 
     /// Takes a permit. Returns false if the bucket is empty.
@@ -70,10 +62,9 @@ impl<K: Hash + Eq + Clone> TokenBuckets<K> {
             let rate = self.rate;
             buckets.retain(|_, bucket| bucket.refilled_permits(rate, now) < rate);
         }
-        let bucket = buckets.entry(key.clone()).or_insert(TokenBucket {
-            permits: self.rate,
-            updated_at: now,
-        });
+        let bucket = buckets
+            .entry(key.clone())
+            .or_insert(TokenBucket { permits: self.rate, updated_at: now });
         bucket.permits = bucket.refilled_permits(self.rate, now);
         bucket.updated_at = now;
         if bucket.permits < 1.0 {
@@ -105,10 +96,7 @@ mod tests {
         assert!(buckets.take_permit(&"a", at(0)));
         assert!(buckets.take_permit(&"a", at(0)));
         assert!(!buckets.take_permit(&"a", at(0)));
-        assert!(
-            buckets.take_permit(&"b", at(0)),
-            "each key has its own bucket"
-        );
+        assert!(buckets.take_permit(&"b", at(0)), "each key has its own bucket");
         assert!(!buckets.take_permit(&"a", at(400)));
         assert!(buckets.take_permit(&"a", at(500)));
         assert!(!buckets.take_permit(&"a", at(500)));

@@ -23,10 +23,7 @@ impl RequestIdGenerator {
         // Without random bytes, two processes may assign the same ids. This only makes logs
         // ambiguous.
         let _ = getrandom::fill(&mut bytes);
-        Self {
-            process_prefix: u64::from_be_bytes(bytes),
-            count: AtomicU64::new(0),
-        }
+        Self { process_prefix: u64::from_be_bytes(bytes), count: AtomicU64::new(0) }
     }
 
     /// Returns the id that the client sent, or a new one if it is missing or unsafe to log.
@@ -78,9 +75,6 @@ mod tests {
     fn generated_ids_are_unique() {
         let generator = RequestIdGenerator::new();
         let without_id = HeaderMap::new();
-        assert_ne!(
-            generator.id_for_request(&without_id),
-            generator.id_for_request(&without_id)
-        );
+        assert_ne!(generator.id_for_request(&without_id), generator.id_for_request(&without_id));
     }
 }

@@ -69,10 +69,7 @@ impl RouteTable {
 
     /// Restricts the table to the routes of a listener. Others are ignored when added.
     pub(super) fn for_listener(self, listener_kind: ListenerKind) -> Self {
-        Self {
-            listener_kind,
-            ..self
-        }
+        Self { listener_kind, ..self }
     }
 
     /// Sets the maximum body size of the following routes. A larger configured default wins.
@@ -89,43 +86,28 @@ impl RouteTable {
     /// Audits calls of the following routes.
     pub(super) fn with_audit(self) -> Self {
         let audit_policy = AuditPolicy::Request;
-        Self {
-            audit_policy,
-            ..self
-        }
+        Self { audit_policy, ..self }
     }
 
     /// Audits calls of the following routes as an operation on a secret.
     pub(super) fn with_secret_audit(self, operation: SecretOperation) -> Self {
         let audit_policy = AuditPolicy::SecretOperation(operation);
-        Self {
-            audit_policy,
-            ..self
-        }
+        Self { audit_policy, ..self }
     }
 
     pub(super) fn without_audit(self) -> Self {
         let audit_policy = AuditPolicy::Unaudited;
-        Self {
-            audit_policy,
-            ..self
-        }
+        Self { audit_policy, ..self }
     }
 
     /// Makes the following routes part of the work on a command: its command token grants access to
     /// them.
     pub(super) fn with_command_token(self) -> Self {
-        Self {
-            accepts_command_token: true,
-            ..self
-        }
+        Self { accepts_command_token: true, ..self }
     }
 
     pub(super) fn without_command_token(self) -> Self {
-        Self {
-            accepts_command_token: false,
-            ..self
-        }
+        Self { accepts_command_token: false, ..self }
     }
 
     /// Adds a route. Routes under `/api/` are also available under `/noetl/`, for gateways.
@@ -193,9 +175,7 @@ impl RouteTable {
             ListenerKind::All | ListenerKind::Internal => self.router.fallback(path_not_found),
             ListenerKind::Public => INTERNAL_PATHS
                 .into_iter()
-                .fold(self.router, |router, path| {
-                    router.route(path, any(no_such_path))
-                })
+                .fold(self.router, |router, path| router.route(path, any(no_such_path)))
                 .fallback(path_not_found),
             // This listener authenticates no one, so unknown paths get 404, not 401.
             ListenerKind::Metrics => self.router.fallback(no_such_path),

@@ -71,11 +71,8 @@ pub(super) fn build_router(
     listener_kind: ListenerKind,
     shutdown: CancellationToken,
 ) -> Router {
-    let routes = RouteTable::new(
-        settings.max_body,
-        settings.internal_token,
-        Arc::clone(runtime.metrics()),
-    );
+    let routes =
+        RouteTable::new(settings.max_body, settings.internal_token, Arc::clone(runtime.metrics()));
     add_all_routes(routes.for_listener(listener_kind))
         .into_router(AppState::new(runtime, settings, shutdown))
 }
@@ -110,28 +107,13 @@ pub(super) fn route_declarations() -> Vec<RouteDeclaration> {
 fn secret_routes(routes: RouteTable) -> RouteTable {
     use SecretOperation::{Delete, Inspect, IssueSealed, Rotate, Set};
     let routes = routes
-        .add_route(
-            CRED_USE,
-            GET,
-            paths::CREDENTIALS,
-            credentials::list_credentials,
-        )
+        .add_route(CRED_USE, GET, paths::CREDENTIALS, credentials::list_credentials)
         .with_secret_audit(Set)
-        .add_route(
-            CRED_ADMIN,
-            POST,
-            paths::CREDENTIALS,
-            credentials::put_credential,
-        )
+        .add_route(CRED_ADMIN, POST, paths::CREDENTIALS, credentials::put_credential)
         // One route serves metadata, admin reads and worker reads. Its handler sets the operation.
         .with_secret_audit(Inspect)
         .with_command_token()
-        .add_route(
-            CRED_USE_OR_WORKER,
-            GET,
-            paths::CREDENTIAL,
-            credentials::get_credential,
-        )
+        .add_route(CRED_USE_OR_WORKER, GET, paths::CREDENTIAL, credentials::get_credential)
         .without_command_token()
         .with_secret_audit(IssueSealed)
         .add_route(
@@ -141,38 +123,13 @@ fn secret_routes(routes: RouteTable) -> RouteTable {
             credentials::get_sealed_credential,
         )
         .with_secret_audit(Delete)
-        .add_route(
-            CRED_ADMIN,
-            DELETE,
-            paths::CREDENTIAL,
-            credentials::delete_credential,
-        )
+        .add_route(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete_credential)
         .with_secret_audit(Rotate)
-        .add_route(
-            CRED_ADMIN,
-            POST,
-            paths::ROTATE_KEYS,
-            credentials::rotate_credentials,
-        )
-        .add_route(
-            WALLET,
-            POST,
-            paths::WALLET_ROTATE,
-            credentials::rotate_wallet,
-        )
+        .add_route(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate_credentials)
+        .add_route(WALLET, POST, paths::WALLET_ROTATE, credentials::rotate_wallet)
         .without_audit()
-        .add_route(
-            WALLET,
-            GET,
-            paths::WALLET_KEY_STATUS,
-            credentials::get_key_status,
-        )
-        .add_route(
-            PLATFORM,
-            GET,
-            paths::SECRET_AUDIT,
-            audit::list_secret_operations,
-        );
+        .add_route(WALLET, GET, paths::WALLET_KEY_STATUS, credentials::get_key_status)
+        .add_route(PLATFORM, GET, paths::SECRET_AUDIT, audit::list_secret_operations);
     keychain_routes(routes)
 }
 
@@ -180,26 +137,11 @@ fn keychain_routes(routes: RouteTable) -> RouteTable {
     use SecretOperation::{KeychainDelete, KeychainGet, KeychainPut};
     routes
         .with_secret_audit(KeychainGet)
-        .add_route(
-            CRED_USE_OR_WORKER,
-            GET,
-            paths::KEYCHAIN,
-            keychain::get_keychain_entry,
-        )
+        .add_route(CRED_USE_OR_WORKER, GET, paths::KEYCHAIN, keychain::get_keychain_entry)
         .with_secret_audit(KeychainPut)
-        .add_route(
-            CRED_ADMIN_OR_WORKER,
-            POST,
-            paths::KEYCHAIN,
-            keychain::put_keychain_entry,
-        )
+        .add_route(CRED_ADMIN_OR_WORKER, POST, paths::KEYCHAIN, keychain::put_keychain_entry)
         .with_secret_audit(KeychainDelete)
-        .add_route(
-            CRED_ADMIN_OR_WORKER,
-            DELETE,
-            paths::KEYCHAIN,
-            keychain::delete_keychain_entry,
-        )
+        .add_route(CRED_ADMIN_OR_WORKER, DELETE, paths::KEYCHAIN, keychain::delete_keychain_entry)
         .without_audit()
         .add_route(
             CRED_USE_OR_WORKER,
@@ -222,97 +164,32 @@ fn identity_routes(routes: RouteTable) -> RouteTable {
 fn health_routes(routes: RouteTable) -> RouteTable {
     routes
         .add_route(RouteAccess::Open, GET, paths::LIVEZ, health::check_liveness)
-        .add_route(
-            RouteAccess::Open,
-            GET,
-            paths::HEALTH,
-            health::check_liveness,
-        )
-        .add_route(
-            RouteAccess::Open,
-            GET,
-            paths::READYZ,
-            health::check_readiness,
-        )
+        .add_route(RouteAccess::Open, GET, paths::HEALTH, health::check_liveness)
+        .add_route(RouteAccess::Open, GET, paths::READYZ, health::check_readiness)
         .add_route(METRICS_READ, GET, paths::METRICS, health::get_metrics)
 }
 
 fn execution_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add_route(
-            EXEC_RUN_OR_WORKER,
-            POST,
-            paths::EXECUTE,
-            execute::start_execution,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EXECUTIONS,
-            executions::list_executions,
-        )
+        .add_route(EXEC_RUN_OR_WORKER, POST, paths::EXECUTE, execute::start_execution)
+        .add_route(EXEC_READ, GET, paths::EXECUTIONS, executions::list_executions)
         .add_route(EXEC_READ, GET, paths::EXECUTION, executions::get_execution)
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EXECUTION_STATUS,
-            executions::get_execution_status,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EXECUTION_EVENTS,
-            executions::list_execution_events,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EXECUTION_EVENTS_STREAM,
-            live_events::follow_execution,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EVENTS_STREAM,
-            live_events::follow_events,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::REPLAY_STATE,
-            replay::get_replay_state,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::EXECUTION_EXPLAIN,
-            executions::explain_execution,
-        )
-        .add_route(
-            EXEC_READ,
-            POST,
-            paths::EXECUTION_ANALYZE,
-            executions::analyze_execution,
-        )
+        .add_route(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::get_execution_status)
+        .add_route(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::list_execution_events)
+        .add_route(EXEC_READ, GET, paths::EXECUTION_EVENTS_STREAM, live_events::follow_execution)
+        .add_route(EXEC_READ, GET, paths::EVENTS_STREAM, live_events::follow_events)
+        .add_route(EXEC_READ, GET, paths::REPLAY_STATE, replay::get_replay_state)
+        .add_route(EXEC_READ, GET, paths::EXECUTION_EXPLAIN, executions::explain_execution)
+        .add_route(EXEC_READ, POST, paths::EXECUTION_ANALYZE, executions::analyze_execution)
         .with_audit()
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_CANCEL,
-            execute::cancel_execution,
-        )
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel_execution)
         .without_audit()
 }
 
 fn result_routes(routes: RouteTable) -> RouteTable {
     routes
         .with_command_token()
-        .add_route(
-            EXEC_READ_OR_WORKER,
-            GET,
-            paths::RESULT_RESOLVE,
-            results::resolve_result,
-        )
+        .add_route(EXEC_READ_OR_WORKER, GET, paths::RESULT_RESOLVE, results::resolve_result)
         .without_command_token()
 }
 
@@ -327,63 +204,18 @@ fn pool_routes(routes: RouteTable) -> RouteTable {
 fn control_routes(routes: RouteTable) -> RouteTable {
     routes
         .with_max_body(MAX_BATCH_BODY_SIZE)
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTE_BATCH,
-            execute::start_executions,
-        )
+        .add_route(EXEC_RUN, POST, paths::EXECUTE_BATCH, execute::start_executions)
         .with_default_body()
         .with_audit()
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_RERUN,
-            execute::rerun_execution,
-        )
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_STOP,
-            execute::cancel_execution,
-        )
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_PAUSE,
-            execute::pause_execution,
-        )
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_RESUME,
-            execute::resume_execution,
-        )
-        .add_route(
-            EXEC_RUN,
-            POST,
-            paths::EXECUTION_SIGNAL,
-            signals::send_signal,
-        )
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_RERUN, execute::rerun_execution)
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_STOP, execute::cancel_execution)
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_PAUSE, execute::pause_execution)
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_RESUME, execute::resume_execution)
+        .add_route(EXEC_RUN, POST, paths::EXECUTION_SIGNAL, signals::send_signal)
         .add_route(EXEC_RUN, POST, paths::SIGNALS, signals::broadcast_signal)
-        .add_route(
-            EXEC_APPROVE,
-            POST,
-            paths::EXECUTION_APPROVE,
-            signals::submit_approval,
-        )
-        .add_route(
-            ADMIN,
-            POST,
-            paths::EXECUTION_FINALIZE,
-            execute::finalize_execution,
-        )
-        .add_route(
-            ADMIN,
-            POST,
-            paths::EXECUTIONS_CLEANUP,
-            execute::clean_up_executions,
-        )
+        .add_route(EXEC_APPROVE, POST, paths::EXECUTION_APPROVE, signals::submit_approval)
+        .add_route(ADMIN, POST, paths::EXECUTION_FINALIZE, execute::finalize_execution)
+        .add_route(ADMIN, POST, paths::EXECUTIONS_CLEANUP, execute::clean_up_executions)
         .without_audit()
         .add_route(EXEC_READ, GET, paths::APPROVALS, signals::list_approvals)
         .add_route(
@@ -398,30 +230,15 @@ fn catalog_write_routes(routes: RouteTable) -> RouteTable {
     routes
         .with_max_body(MAX_CATALOG_BODY_SIZE)
         .with_audit()
-        .add_route(
-            CATALOG_WRITE,
-            POST,
-            paths::CATALOG_REGISTER,
-            catalog::register_definition,
-        )
+        .add_route(CATALOG_WRITE, POST, paths::CATALOG_REGISTER, catalog::register_definition)
         .add_route(
             CATALOG_WRITE,
             POST,
             paths::CATALOG_REGISTER_BATCH,
             catalog::register_definitions,
         )
-        .add_route(
-            CATALOG_WRITE,
-            PUT,
-            paths::CATALOG_CONTENT,
-            catalog::put_definition_content,
-        )
-        .add_route(
-            CATALOG_WRITE,
-            PUT,
-            paths::CATALOG_PLAYBOOK,
-            catalog::register_definition,
-        )
+        .add_route(CATALOG_WRITE, PUT, paths::CATALOG_CONTENT, catalog::put_definition_content)
+        .add_route(CATALOG_WRITE, PUT, paths::CATALOG_PLAYBOOK, catalog::register_definition)
         .with_default_body()
         .add_route(
             CATALOG_WRITE,
@@ -429,163 +246,53 @@ fn catalog_write_routes(routes: RouteTable) -> RouteTable {
             paths::CATALOG_PLAYBOOK_BY_ID,
             catalog::archive_definition,
         )
-        .add_route(
-            CATALOG_WRITE,
-            POST,
-            paths::CATALOG_RESTORE,
-            catalog::restore_definition,
-        )
+        .add_route(CATALOG_WRITE, POST, paths::CATALOG_RESTORE, catalog::restore_definition)
         .without_audit()
 }
 
 fn catalog_read_routes(routes: RouteTable) -> RouteTable {
     routes
         .with_max_body(MAX_CATALOG_BODY_SIZE)
-        .add_route(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_VALIDATE,
-            catalog::validate_definition,
-        )
+        .add_route(CATALOG_READ, POST, paths::CATALOG_VALIDATE, catalog::validate_definition)
         .with_default_body()
-        .add_route(
-            CATALOG_READ,
-            GET,
-            paths::CATALOG_CONTENT,
-            catalog::get_definition_content,
-        )
-        .add_route(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_LIST,
-            catalog::list_definitions,
-        )
-        .add_route(
-            CATALOG_READ,
-            GET,
-            paths::CATALOG_LIST_KIND,
-            catalog::list_definition_paths,
-        )
-        .add_route(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_AGENTS,
-            catalog::list_agents,
-        )
-        .add_route(
-            CATALOG_READ_OR_WORKER,
-            POST,
-            paths::CATALOG_RESOURCE,
-            catalog::get_definition,
-        )
-        .add_route(
-            CATALOG_READ,
-            GET,
-            paths::CATALOG_DETAIL,
-            catalog::get_definition_view,
-        )
+        .add_route(CATALOG_READ, GET, paths::CATALOG_CONTENT, catalog::get_definition_content)
+        .add_route(CATALOG_READ, POST, paths::CATALOG_LIST, catalog::list_definitions)
+        .add_route(CATALOG_READ, GET, paths::CATALOG_LIST_KIND, catalog::list_definition_paths)
+        .add_route(CATALOG_READ, POST, paths::CATALOG_AGENTS, catalog::list_agents)
+        .add_route(CATALOG_READ_OR_WORKER, POST, paths::CATALOG_RESOURCE, catalog::get_definition)
+        .add_route(CATALOG_READ, GET, paths::CATALOG_DETAIL, catalog::get_definition_view)
 }
 
 fn system_routes(routes: RouteTable) -> RouteTable {
     let any = GET.or(POST);
     routes
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::DASHBOARD_STATS,
-            system::get_dashboard_stats,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::DASHBOARD_WIDGETS,
-            system::get_dashboard_widgets,
-        )
+        .add_route(EXEC_READ, GET, paths::DASHBOARD_STATS, system::get_dashboard_stats)
+        .add_route(EXEC_READ, GET, paths::DASHBOARD_WIDGETS, system::get_dashboard_widgets)
         .add_route(EXEC_READ, GET, paths::SHARD_INFO, system::get_shard_info)
         .add_route(RouteAccess::Identity, GET, paths::WHOAMI, system::whoami)
-        .add_route(
-            RouteAccess::Identity,
-            GET,
-            paths::OPENAPI,
-            openapi::get_openapi_document,
-        )
+        .add_route(RouteAccess::Identity, GET, paths::OPENAPI, openapi::get_openapi_document)
         // The page is the same for every caller and contains no tenant data. A browser sends no
         // token.
-        .add_route(
-            RouteAccess::Open,
-            GET,
-            paths::DOCS,
-            openapi::get_openapi_page,
-        )
-        .add_route(
-            RouteAccess::Identity,
-            GET,
-            paths::SCHEMA,
-            system::get_json_schema,
-        )
-        .add_route(
-            RouteAccess::Identity,
-            GET,
-            paths::API_HEALTH,
-            system::get_health,
-        )
+        .add_route(RouteAccess::Open, GET, paths::DOCS, openapi::get_openapi_page)
+        .add_route(RouteAccess::Identity, GET, paths::SCHEMA, system::get_json_schema)
+        .add_route(RouteAccess::Identity, GET, paths::API_HEALTH, system::get_health)
         .add_route(ADMIN, GET, paths::STATUS, system::get_server_status)
         .add_route(ADMIN, GET, paths::POOL_STATUS, system::get_server_status)
         .add_route(ADMIN, GET, paths::THREADS, system::not_supported)
         .add_route(ADMIN, any, paths::PROFILER, system::not_supported)
-        .add_route(
-            EXEC_READ,
-            POST,
-            paths::EXECUTION_ANALYZE_AI,
-            system::not_supported,
-        )
-        .add_route(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_EXPLAIN_AI,
-            system::not_supported,
-        )
-        .add_route(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_GENERATE_AI,
-            system::not_supported,
-        )
+        .add_route(EXEC_READ, POST, paths::EXECUTION_ANALYZE_AI, system::not_supported)
+        .add_route(CATALOG_READ, POST, paths::CATALOG_EXPLAIN_AI, system::not_supported)
+        .add_route(CATALOG_READ, POST, paths::CATALOG_GENERATE_AI, system::not_supported)
 }
 
 fn stream_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::STREAM_STATUS,
-            event_stream::get_stream_status,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::STREAM_FEED,
-            event_stream::read_stream_feed,
-        )
-        .add_route(
-            EXEC_READ,
-            GET,
-            paths::STREAM_EVENT,
-            event_stream::get_stream_event,
-        )
-        .add_route(
-            PLATFORM,
-            GET,
-            paths::INTERNAL_STREAM_STATUS,
-            event_stream::get_stream_status,
-        )
+        .add_route(EXEC_READ, GET, paths::STREAM_STATUS, event_stream::get_stream_status)
+        .add_route(EXEC_READ, GET, paths::STREAM_FEED, event_stream::read_stream_feed)
+        .add_route(EXEC_READ, GET, paths::STREAM_EVENT, event_stream::get_stream_event)
+        .add_route(PLATFORM, GET, paths::INTERNAL_STREAM_STATUS, event_stream::get_stream_status)
         .with_audit()
-        .add_route(
-            PLATFORM,
-            POST,
-            paths::STREAM_REBUILD,
-            event_stream::rebuild_stream,
-        )
+        .add_route(PLATFORM, POST, paths::STREAM_REBUILD, event_stream::rebuild_stream)
         .without_audit()
 }
 
@@ -613,96 +320,36 @@ fn classic_routes(routes: RouteTable) -> RouteTable {
 fn worker_routes(routes: RouteTable) -> RouteTable {
     let post_or_delete = POST.or(MethodFilter::DELETE);
     routes
-        .add_route(
-            WORKER,
-            POST,
-            paths::COMMANDS_LEASE,
-            commands::lease_commands,
-        )
-        .add_route(
-            WORKER,
-            POST,
-            paths::COMMANDS_HEARTBEAT,
-            commands::renew_leases,
-        )
+        .add_route(WORKER, POST, paths::COMMANDS_LEASE, commands::lease_commands)
+        .add_route(WORKER, POST, paths::COMMANDS_HEARTBEAT, commands::renew_leases)
         .with_max_body(MAX_REPORT_BODY_SIZE)
-        .add_route(
-            WORKER,
-            POST,
-            paths::COMMANDS_REPORT,
-            commands::report_commands,
-        )
+        .add_route(WORKER, POST, paths::COMMANDS_REPORT, commands::report_commands)
         .with_default_body()
         .add_route(WORKER, POST, paths::POOL_REGISTER, workers::register_worker)
-        .add_route(
-            WORKER,
-            POST,
-            paths::POOL_HEARTBEAT,
-            workers::record_worker_heartbeat,
-        )
-        .add_route(
-            WORKER,
-            post_or_delete,
-            paths::POOL_DEREGISTER,
-            workers::deregister_worker,
-        )
+        .add_route(WORKER, POST, paths::POOL_HEARTBEAT, workers::record_worker_heartbeat)
+        .add_route(WORKER, post_or_delete, paths::POOL_DEREGISTER, workers::deregister_worker)
 }
 
 fn internal_routes(routes: RouteTable) -> RouteTable {
     routes
         .add_route(OUTBOX, GET, paths::OUTBOX, outbox::list_outbox_rows)
         .add_route(OUTBOX, POST, paths::OUTBOX_CLAIM, outbox::claim_outbox_rows)
-        .add_route(
-            OUTBOX,
-            POST,
-            paths::OUTBOX_MARK_PUBLISHED,
-            outbox::mark_rows_published,
-        )
-        .add_route(
-            OUTBOX,
-            POST,
-            paths::OUTBOX_MARK_FAILED,
-            outbox::mark_row_failed,
-        )
-        .add_route(
-            OUTBOX,
-            GET,
-            paths::OUTBOX_PENDING_COUNT,
-            outbox::count_pending_rows,
-        )
+        .add_route(OUTBOX, POST, paths::OUTBOX_MARK_PUBLISHED, outbox::mark_rows_published)
+        .add_route(OUTBOX, POST, paths::OUTBOX_MARK_FAILED, outbox::mark_row_failed)
+        .add_route(OUTBOX, GET, paths::OUTBOX_PENDING_COUNT, outbox::count_pending_rows)
         .add_route(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::list_dead_rows)
         .add_route(OUTBOX, GET, paths::QUARANTINE, outbox::list_quarantine)
         // Operations that discard data permanently are audited.
         .with_audit()
         .add_route(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay_dead_rows)
-        .add_route(
-            OUTBOX,
-            POST,
-            paths::OUTBOX_DISCARD,
-            outbox::discard_dead_rows,
-        )
+        .add_route(OUTBOX, POST, paths::OUTBOX_DISCARD, outbox::discard_dead_rows)
         .add_route(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge_data)
         .without_audit()
         .with_max_body(MAX_BATCH_BODY_SIZE)
-        .add_route(
-            PROJECT,
-            POST,
-            paths::EVENTS_PROJECT,
-            internal::project_events,
-        )
-        .add_route(
-            PROJECT,
-            POST,
-            paths::EVENTS_MATERIALIZE,
-            internal::materialize_events,
-        )
+        .add_route(PROJECT, POST, paths::EVENTS_PROJECT, internal::project_events)
+        .add_route(PROJECT, POST, paths::EVENTS_MATERIALIZE, internal::materialize_events)
         .with_default_body()
-        .add_route(
-            PROJECT,
-            POST,
-            paths::PROJECTION_ADVANCE,
-            internal::advance_projection,
-        )
+        .add_route(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance_projection)
 }
 
 /// Platform routes, most of which are not supported yet.
@@ -715,11 +362,9 @@ fn platform_routes(routes: RouteTable) -> RouteTable {
         (PLATFORM, paths::OBJECTS),
         (PLATFORM, paths::CROSS_REGION_RESOLVE),
     ];
-    let routes = unsupported
-        .into_iter()
-        .fold(routes, |routes, (access, path)| {
-            routes.add_route(access, any, path, system::not_supported)
-        });
+    let routes = unsupported.into_iter().fold(routes, |routes, (access, path)| {
+        routes.add_route(access, any, path, system::not_supported)
+    });
     routes.add_route(PLATFORM, GET, paths::CELLS, internal::list_cells)
 }
 

@@ -84,11 +84,7 @@ pub struct HttpListeners {
 
 impl From<TcpListener> for HttpListeners {
     fn from(public: TcpListener) -> Self {
-        Self {
-            public,
-            internal: None,
-            metrics: None,
-        }
+        Self { public, internal: None, metrics: None }
     }
 }
 
@@ -180,14 +176,8 @@ impl HttpServer {
         drop(listener);
         self.tasks.close();
         let drain_timeout = to_duration(self.settings.drain_timeout);
-        if tokio::time::timeout(drain_timeout, self.tasks.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                open = self.tasks.len(),
-                "drain timeout: closing connections"
-            );
+        if tokio::time::timeout(drain_timeout, self.tasks.wait()).await.is_err() {
+            tracing::warn!(open = self.tasks.len(), "drain timeout: closing connections");
             self.force_close.cancel();
             self.tasks.wait().await;
         }
@@ -275,12 +265,7 @@ impl ClientConnection {
     }
 
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
-        let Self {
-            pipeline,
-            peer,
-            force_close,
-            ..
-        } = self;
+        let Self { pipeline, peer, force_close, .. } = self;
         let address = peer.address;
         let service = service_fn(move |request: Request<Incoming>| {
             let (pipeline, peer) = (Arc::clone(&pipeline), peer.clone());
@@ -316,10 +301,7 @@ impl ClientConnection {
 /// Writes the fixed response for too many connections, if the socket accepts it without waiting.
 fn reject_connection(stream: &TcpStream) {
     let written = stream.try_write(TOO_MANY_CONNECTIONS);
-    tracing::debug!(
-        answered = written.is_ok(),
-        "rejected a connection: too many connections"
-    );
+    tracing::debug!(answered = written.is_ok(), "rejected a connection: too many connections");
 }
 
 fn to_duration(millis: Millis) -> Duration {

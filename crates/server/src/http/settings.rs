@@ -11,10 +11,7 @@ use super::tls::ListenerTls;
 
 /// Settings of the HTTP server.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent setting"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent setting")]
 pub struct HttpSettings {
     /// Maximum concurrent connections. Further ones get 503 with `Retry-After`.
     pub max_connections: usize,

@@ -67,9 +67,7 @@ impl ListenerTls {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| unusable(&error))?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable(&error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -91,9 +89,5 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Listen
 }
 
 fn pem_error(path: &Path, what: &'static str, reason: &dyn fmt::Display) -> ListenerTlsError {
-    ListenerTlsError::Pem {
-        path: path.display().to_string(),
-        what,
-        reason: reason.to_string(),
-    }
+    ListenerTlsError::Pem { path: path.display().to_string(), what, reason: reason.to_string() }
 }

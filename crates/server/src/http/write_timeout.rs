@@ -22,11 +22,7 @@ pub(super) struct WriteTimeoutStream<S> {
 
 impl<S> WriteTimeoutStream<S> {
     pub(super) fn new(stream: S, timeout: Duration) -> Self {
-        Self {
-            stream,
-            timeout,
-            deadline: None,
-        }
+        Self { stream, timeout, deadline: None }
     }
 
     /// Passes on the result of a write, or fails with `TimedOut` if it is blocked past the

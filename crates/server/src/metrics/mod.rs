@@ -223,10 +223,7 @@ impl Metrics {
         outcome: StartOutcome,
         has_key: bool,
     ) {
-        let labels = ExecuteLabels {
-            entry: entry.as_str(),
-            outcome: outcome.as_str(),
-        };
+        let labels = ExecuteLabels { entry: entry.as_str(), outcome: outcome.as_str() };
         self.executes.get_or_create_owned(&labels).inc();
         if let Some(verdict) = outcome.dedup_verdict().filter(|_| has_key) {
             let labels = DedupLabels { verdict };
@@ -261,18 +258,11 @@ impl Metrics {
     ) {
         let elapsed = elapsed.as_secs_f64();
         let labels = HttpLabels { route, code };
-        self.http_seconds
-            .get_or_create_owned(&labels)
-            .observe(elapsed);
+        self.http_seconds.get_or_create_owned(&labels).observe(elapsed);
         if is_write {
-            let labels = WriteLabels {
-                endpoint: route,
-                status: code,
-            };
+            let labels = WriteLabels { endpoint: route, status: code };
             self.writes.get_or_create_owned(&labels).inc();
-            self.write_seconds
-                .get_or_create_owned(&labels)
-                .observe(elapsed);
+            self.write_seconds.get_or_create_owned(&labels).observe(elapsed);
         }
     }
 }

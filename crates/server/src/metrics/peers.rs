@@ -36,8 +36,6 @@ impl PeerMetrics {
     }
 
     pub(crate) fn set_connected(&self, is_connected: bool) {
-        self.up
-            .get_or_create_owned(&NoLabels {})
-            .set(i64::from(is_connected));
+        self.up.get_or_create_owned(&NoLabels {}).set(i64::from(is_connected));
     }
 }

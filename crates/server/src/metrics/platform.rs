@@ -32,11 +32,7 @@ impl PlatformMetrics {
         let help = "Read models compared with their log";
         registry.register("projection_advanced", help, metrics.advanced_models.clone());
         let help = "Events of classic workers that were copied into the log";
-        registry.register(
-            "events_materialized",
-            help,
-            metrics.materialized_events.clone(),
-        );
+        registry.register("events_materialized", help, metrics.materialized_events.clone());
         let help = "Events that could not be copied, by error code";
         registry.register("projector_rejected", help, metrics.rejected_events.clone());
         let help = "Rows deleted by retention, by table; for events, dropped partitions";
@@ -44,11 +40,7 @@ impl PlatformMetrics {
         let help = "Outbox rows by status; approximate if many are published";
         registry.register("outbox_rows", help, metrics.rows.clone());
         let help = "Age of the oldest unpublished event";
-        registry.register(
-            "outbox_oldest_age_seconds",
-            help,
-            metrics.oldest_age.clone(),
-        );
+        registry.register("outbox_oldest_age_seconds", help, metrics.oldest_age.clone());
         let help = "Days for which partitions of the log exist in advance";
         registry.register("partitions_ahead_days", help, metrics.days_ahead.clone());
         metrics
@@ -68,9 +60,7 @@ impl PlatformMetrics {
 
     pub(crate) fn count_rejected(&self, code: RejectCode) {
         let code = code.as_str();
-        self.rejected_events
-            .get_or_create_owned(&CodeLabels { code })
-            .inc();
+        self.rejected_events.get_or_create_owned(&CodeLabels { code }).inc();
     }
 
     pub(crate) fn count_purged(&self, table: &'static str, count: u64) {
@@ -82,18 +72,14 @@ impl PlatformMetrics {
     pub(crate) fn set_outbox(&self, stats: Option<&OutboxStats>, now: Timestamp) {
         self.rows.clear();
         let age = |stats: &OutboxStats| {
-            let age = stats
-                .oldest_unpublished
-                .map(|oldest| now.duration_since(oldest));
+            let age = stats.oldest_unpublished.map(|oldest| now.duration_since(oldest));
             to_gauge_value(age.unwrap_or_default().as_ms() / 1000)
         };
         self.oldest_age.set(stats.map(age));
         for (status, count) in stats.into_iter().flat_map(|stats| &stats.rows) {
             let status = status.as_str();
             let labels = StatusLabels { status };
-            self.rows
-                .get_or_create_owned(&labels)
-                .set(to_gauge_value(*count));
+            self.rows.get_or_create_owned(&labels).set(to_gauge_value(*count));
         }
     }
 

@@ -29,8 +29,7 @@ impl MetricRegistry {
     pub(super) fn register(&mut self, name: impl Into<String>, help: &str, metric: impl Metric) {
         let name = name.into();
         #[cfg(test)]
-        self.metric_names
-            .push(scraped_name(&name, metric.metric_type()));
+        self.metric_names.push(scraped_name(&name, metric.metric_type()));
         self.registry.register(name, help, metric);
     }
 

@@ -21,11 +21,7 @@ impl SecretMetrics {
         let help = "Operations on secrets, by outcome";
         registry.register("secret_operations", help, metrics.operations.clone());
         let help = "Credentials sealed for a worker";
-        registry.register(
-            "credentials_sealed",
-            help,
-            metrics.sealed_credentials.clone(),
-        );
+        registry.register("credentials_sealed", help, metrics.sealed_credentials.clone());
         let help = "Secrets processed by key rotation, by outcome";
         registry.register("wallet_rotate", help, metrics.rotated_secrets.clone());
         metrics
@@ -54,9 +50,7 @@ impl SecretMetrics {
             ("failed", summary.failed),
         ] {
             let labels = OutcomeLabels { outcome };
-            self.rotated_secrets
-                .get_or_create_owned(&labels)
-                .inc_by(count);
+            self.rotated_secrets.get_or_create_owned(&labels).inc_by(count);
         }
     }
 }

@@ -34,9 +34,7 @@ impl StoreGauges {
         for status in ExecutionStatus::ALL {
             let count = counts.get(status).copied().unwrap_or(0);
             let status = status.as_str();
-            let gauge = self
-                .executions
-                .get_or_create_owned(&StatusLabels { status });
+            let gauge = self.executions.get_or_create_owned(&StatusLabels { status });
             gauge.set(to_gauge_value(count));
         }
     }
@@ -47,13 +45,8 @@ impl StoreGauges {
         self.commands.clear();
         for pool in pools.unwrap_or_default() {
             for (status, count) in [("PENDING", pool.pending), ("CLAIMED", pool.leased)] {
-                let labels = PoolLabels {
-                    pool: pool.pool.as_str().to_owned(),
-                    status,
-                };
-                self.commands
-                    .get_or_create_owned(&labels)
-                    .set(to_gauge_value(count));
+                let labels = PoolLabels { pool: pool.pool.as_str().to_owned(), status };
+                self.commands.get_or_create_owned(&labels).set(to_gauge_value(count));
             }
         }
     }

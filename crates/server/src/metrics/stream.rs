@@ -35,16 +35,8 @@ impl StreamMetrics {
     pub(super) fn register_in(registry: &mut MetricRegistry) -> Self {
         let metrics = Self::default();
         let counters = [
-            (
-                "published",
-                "Events acknowledged by the broker",
-                &metrics.published,
-            ),
-            (
-                "duplicates",
-                "Acknowledged events that the broker already had",
-                &metrics.duplicates,
-            ),
+            ("published", "Events acknowledged by the broker", &metrics.published),
+            ("duplicates", "Acknowledged events that the broker already had", &metrics.duplicates),
             (
                 "oversized",
                 "Events published as a reference because they are too large",
@@ -55,27 +47,15 @@ impl StreamMetrics {
                 "Events that the broker rejects, moved to quarantine",
                 &metrics.undeliverable,
             ),
-            (
-                "restored",
-                "Messages published again after the broker lost them",
-                &metrics.restored,
-            ),
+            ("restored", "Messages published again after the broker lost them", &metrics.restored),
             ("rebuilds", "Rebuilds of the stream", &metrics.rebuilds),
-            (
-                "skipped",
-                "Events that were skipped; always 0",
-                &metrics.skipped,
-            ),
+            ("skipped", "Events that were skipped; always 0", &metrics.skipped),
         ];
         for (name, help, counter) in counters {
             registry.register(format!("event_stream_{name}"), help, counter.clone());
         }
         let help = "1 if this server publishes the stream, else 0";
-        registry.register(
-            "event_stream_is_publisher",
-            help,
-            metrics.is_publisher.clone(),
-        );
+        registry.register("event_stream_is_publisher", help, metrics.is_publisher.clone());
         metrics.register_gauges(registry);
         let help = "1 if the NATS server is connected, else 0";
         registry.register("nats_up", help, metrics.nats_up.clone());
@@ -84,21 +64,9 @@ impl StreamMetrics {
 
     fn register_gauges(&self, registry: &mut MetricRegistry) {
         let gauges = [
-            (
-                "event_stream_cursor",
-                "Feed position up to which the log is published",
-                &self.cursor,
-            ),
-            (
-                "event_stream_epoch",
-                "Number of changes of the publishing server",
-                &self.epoch,
-            ),
-            (
-                "event_stream_lag_events",
-                "Events not yet published",
-                &self.lag_events,
-            ),
+            ("event_stream_cursor", "Feed position up to which the log is published", &self.cursor),
+            ("event_stream_epoch", "Number of changes of the publishing server", &self.epoch),
+            ("event_stream_lag_events", "Events not yet published", &self.lag_events),
             (
                 "event_stream_lag_seconds",
                 "Age of the oldest event not yet published",
@@ -127,29 +95,20 @@ impl StreamMetrics {
         ] {
             counter.inner().fetch_max(total, Ordering::Relaxed);
         }
-        self.is_publisher
-            .set(i64::from(&*status.state == "publishing"));
+        self.is_publisher.set(i64::from(&*status.state == "publishing"));
     }
 
     /// Sets the gauges of the stream. `None` clears them.
     pub(crate) fn set_gauges(&self, status: Option<&StreamStatus>) {
         let value = |number: fn(&StreamStatus) -> i64| status.map(number);
-        self.cursor.set(value(|status| {
-            status.position.map_or(0, |position| position.position)
-        }));
-        self.epoch
-            .set(value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
-        self.lag_events
-            .set(value(|status| to_gauge_value(status.lag_events)));
-        self.lag_seconds
-            .set(value(|status| to_gauge_value(status.lag_ms / 1000)));
-        self.horizon_age
-            .set(value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
+        self.cursor.set(value(|status| status.position.map_or(0, |position| position.position)));
+        self.epoch.set(value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
+        self.lag_events.set(value(|status| to_gauge_value(status.lag_events)));
+        self.lag_seconds.set(value(|status| to_gauge_value(status.lag_ms / 1000)));
+        self.horizon_age.set(value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
     }
 
     pub(crate) fn set_nats_connected(&self, is_connected: bool) {
-        self.nats_up
-            .get_or_create_owned(&NoLabels {})
-            .set(i64::from(is_connected));
+        self.nats_up.get_or_create_owned(&NoLabels {}).set(i64::from(is_connected));
     }
 }

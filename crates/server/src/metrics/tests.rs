@@ -9,9 +9,7 @@ const OPERATING_PAGE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../do
 /// Metric names in the first column of the table of the page.
 fn documented_metrics() -> BTreeSet<String> {
     let page = std::fs::read_to_string(OPERATING_PAGE_PATH).unwrap();
-    let table = page
-        .lines()
-        .skip_while(|line| !line.starts_with("| metric of the server |"));
+    let table = page.lines().skip_while(|line| !line.starts_with("| metric of the server |"));
     let rows = table.skip(2).take_while(|line| line.starts_with("| `"));
     let mut names = BTreeSet::new();
     for row in rows {

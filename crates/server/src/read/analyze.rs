@@ -32,9 +32,7 @@ impl Runtime {
             )?,
             ..EventSample::default()
         };
-        let explanation = self
-            .explain_execution(execution_id, ExplainQuery::default())
-            .await?;
+        let explanation = self.explain_execution(execution_id, ExplainQuery::default()).await?;
         let mut query = EventsQuery {
             order: EventOrder::Desc,
             limit: PageLimit::MAX,
@@ -50,10 +48,7 @@ impl Runtime {
                 break;
             }
         }
-        Ok(ExecutionAnalysis {
-            explanation,
-            events: sample.into_ordered_events(),
-        })
+        Ok(ExecutionAnalysis { explanation, events: sample.into_ordered_events() })
     }
 }
 
@@ -64,9 +59,7 @@ fn check_in_range(
 ) -> Result<usize, RuntimeError> {
     let (min, max) = (bounds.start(), bounds.end());
     let text = || format!("{name} = {number} is out of range {min}..{max}");
-    let number = usize::try_from(number)
-        .ok()
-        .filter(|_| bounds.contains(&number));
+    let number = usize::try_from(number).ok().filter(|_| bounds.contains(&number));
     number.ok_or_else(|| RuntimeError::refused(ErrorCode::OutOfRange, text()))
 }
 
@@ -81,11 +74,7 @@ struct EventSample {
 impl EventSample {
     fn add_event(&mut self, event: EventView) {
         let is_failed = event.status == EventStatus::Failed.as_str();
-        let group = if is_failed {
-            &mut self.failed
-        } else {
-            &mut self.others
-        };
+        let group = if is_failed { &mut self.failed } else { &mut self.others };
         if group.len() < self.max_events {
             group.push(event);
         }

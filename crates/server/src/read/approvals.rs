@@ -29,9 +29,7 @@ impl Runtime {
         }
         let limit = query.limit.unwrap_or(PageLimit::MAX).get();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let (page, next) = self
-            .visible_approvals(after, limit, query.execution_id)
-            .await?;
+        let (page, next) = self.visible_approvals(after, limit, query.execution_id).await?;
         let view = |wait: OpenWait| {
             let detail = |key: &str| {
                 let detail = wait.detail.as_ref()?;
@@ -94,11 +92,7 @@ impl Runtime {
 /// Position before all waits of an execution. No command has such a low id.
 fn position_before_waits(execution_id: ExecutionId) -> Option<WaitPosition> {
     let command_id = CommandId::new(1).ok()?;
-    Some(WaitPosition {
-        execution_id,
-        command_id,
-        number: 0,
-    })
+    Some(WaitPosition { execution_id, command_id, number: 0 })
 }
 
 /// Returns the list that a cursor belongs to: that of a tenant, or of one of its executions.

@@ -13,11 +13,8 @@ impl Runtime {
     pub async fn archive_definition(&self, name: &str) -> Result<ArchiveResponse, RuntimeError> {
         let path = self.find_definition(name).await?.path;
         self.auth_context().check_path_change(&path)?;
-        for status in [
-            ExecutionStatus::Pending,
-            ExecutionStatus::Running,
-            ExecutionStatus::Paused,
-        ] {
+        for status in [ExecutionStatus::Pending, ExecutionStatus::Running, ExecutionStatus::Paused]
+        {
             let filter = ExecutionFilter {
                 tenant_id: self.tenant().clone(),
                 status: Some(status),
@@ -28,18 +25,14 @@ impl Runtime {
             };
             let page = self.store().list_executions(filter).await?;
             if let Some(execution) = page.executions.first() {
-                let text = format!(
-                    "execution {} of `{path}` is still running",
-                    execution.execution_id
-                );
+                let text =
+                    format!("execution {} of `{path}` is still running", execution.execution_id);
                 return Err(RuntimeError::refused(ErrorCode::InFlight, text));
             }
         }
         let now = Some(self.now());
         let tenant = self.tenant();
-        self.store()
-            .set_definition_archived(tenant, &path, now)
-            .await?;
+        self.store().set_definition_archived(tenant, &path, now).await?;
         Ok(ArchiveResponse {
             status: "archived".into(),
             message: format!("`{path}` is archived; no new execution can start").into(),
@@ -55,9 +48,7 @@ impl Runtime {
         self.find_definition(path.as_str()).await?;
         self.auth_context().check_path_change(&path)?;
         let tenant = self.tenant();
-        self.store()
-            .set_definition_archived(tenant, &path, None)
-            .await?;
+        self.store().set_definition_archived(tenant, &path, None).await?;
         Ok(ArchiveResponse {
             status: "active".into(),
             message: format!("`{path}` can be run again").into(),
@@ -78,23 +69,13 @@ impl Runtime {
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
         self.find_definition(path.as_str()).await?;
-        let filter = CatalogVersionFilter {
-            tenant_id: self.tenant().clone(),
-            path,
-            before,
-            limit,
-        };
+        let filter = CatalogVersionFilter { tenant_id: self.tenant().clone(), path, before, limit };
         let versions = self.store().list_catalog_versions(filter).await?;
         let is_full = versions.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = versions.last().filter(|last| is_full && last.version > 1);
         let next_cursor = last.map(|last| last.version.to_string().into());
-        let entries: Vec<CatalogListEntry> = versions
-            .into_iter()
-            .map(|entry| to_list_entry(entry, false))
-            .collect();
-        Ok(CatalogList {
-            entries,
-            next_cursor,
-        })
+        let entries: Vec<CatalogListEntry> =
+            versions.into_iter().map(|entry| to_list_entry(entry, false)).collect();
+        Ok(CatalogList { entries, next_cursor })
     }
 }

@@ -136,10 +136,7 @@ async fn check_document(request: RegisterRequest) -> Result<CheckedDocument, Run
         Ok(checked) => checked,
         Err(error) => {
             tracing::error!(%error, "the check of a document failed");
-            Err(RuntimeError::refused(
-                ErrorCode::Internal,
-                "the document could not be checked",
-            ))
+            Err(RuntimeError::refused(ErrorCode::Internal, "the document could not be checked"))
         }
     }
 }
@@ -149,10 +146,7 @@ async fn check_document(request: RegisterRequest) -> Result<CheckedDocument, Run
 /// The two forms cannot be confused: base64 contains no colon, brace or space, and without these a
 /// text is not a YAML map and so not a valid document.
 pub(super) fn decode_content(content: String) -> String {
-    let compact: Vec<u8> = content
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace())
-        .collect();
+    let compact: Vec<u8> = content.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     BASE64_STANDARD
         .decode(compact)
         .ok()
@@ -176,10 +170,7 @@ impl CheckedDocument {
             .diagnostics
             .into_iter()
             .partition(|diagnostic| diagnostic.severity == Severity::Error);
-        if errors
-            .iter()
-            .any(|diagnostic| diagnostic.code == Code::NP001)
-        {
+        if errors.iter().any(|diagnostic| diagnostic.code == Code::NP001) {
             let mut problem = NotRunnable::Errors(errors).into_error().into_problem();
             problem =
                 Problem::new(ErrorCode::YamlSyntax, problem.detail).with_errors(problem.errors);

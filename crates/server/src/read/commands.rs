@@ -19,9 +19,7 @@ impl Runtime {
         };
         let mut filter = CommandFilter {
             tenant_id: self.tenant().clone(),
-            status: query
-                .status
-                .map_or(CommandStatusFilter::All, CommandStatusFilter::Only),
+            status: query.status.map_or(CommandStatusFilter::All, CommandStatusFilter::Only),
             execution_id: query.execution_id,
             pool: query.pool.map(|pool| pool.tenant_queue(self.tenant())),
             worker: query.worker_id,
@@ -63,10 +61,7 @@ impl Runtime {
 const MAX_SCANNED_COMMANDS: usize = 20_000;
 
 fn to_command_summary(command: Command, tenant_id: &TenantId) -> CommandSummary {
-    let pool = command
-        .pool
-        .pool_for_tenant(tenant_id)
-        .unwrap_or(command.pool);
+    let pool = command.pool.pool_for_tenant(tenant_id).unwrap_or(command.pool);
     CommandSummary {
         command_id: command.command_id,
         execution_id: command.execution_id,

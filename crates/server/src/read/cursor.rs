@@ -36,11 +36,8 @@ pub(super) fn decode_execution_cursor(text: &str, filter: &str) -> Option<Execut
 
 /// Encodes a cursor for a list of waits with a filter.
 pub(super) fn encode_wait_cursor(position: WaitPosition, filter: &str) -> Text {
-    let numbers = [
-        position.execution_id.get(),
-        position.command_id.get(),
-        i64::from(position.number),
-    ];
+    let numbers =
+        [position.execution_id.get(), position.command_id.get(), i64::from(position.number)];
     encode_numbers(WAITS_LIST, numbers, filter)
 }
 
@@ -70,10 +67,7 @@ fn decode_numbers<const N: usize>(list: &str, text: &str, filter: &str) -> Optio
         return None;
     }
     let mut numbers = [0; N];
-    for (number, bytes) in numbers
-        .iter_mut()
-        .zip(payload.get(1..)?.chunks_exact(NUMBER_BYTES))
-    {
+    for (number, bytes) in numbers.iter_mut().zip(payload.get(1..)?.chunks_exact(NUMBER_BYTES)) {
         *number = i64::from_be_bytes(bytes.try_into().ok()?);
     }
     Some(numbers)
@@ -100,10 +94,7 @@ mod tests {
     #[test]
     fn cursor_is_bound_to_its_filter() {
         let text = encode_execution_cursor(sample_position(), "status=FAILED");
-        assert_eq!(
-            decode_execution_cursor(&text, "status=FAILED"),
-            Some(sample_position())
-        );
+        assert_eq!(decode_execution_cursor(&text, "status=FAILED"), Some(sample_position()));
         assert_eq!(decode_execution_cursor(&text, ""), None);
     }
 
@@ -123,10 +114,7 @@ mod tests {
             decode_numbers::<2>(EXECUTIONS_LIST, &encode(EXECUTIONS_LIST), ""),
             Some([7, 8])
         );
-        assert_eq!(
-            decode_numbers::<2>(EXECUTIONS_LIST, &encode(WAITS_LIST), ""),
-            None
-        );
+        assert_eq!(decode_numbers::<2>(EXECUTIONS_LIST, &encode(WAITS_LIST), ""), None);
     }
 
     /// Clients may hold cursors of earlier releases.

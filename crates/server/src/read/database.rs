@@ -35,9 +35,7 @@ impl Runtime {
     /// partitions are created in advance here.
     pub async fn init_database(&self) -> Result<DatabaseCheckResponse, RuntimeError> {
         let partitions_ahead = self.settings().partitions_ahead;
-        self.store()
-            .ensure_log_partitions(self.now(), partitions_ahead)
-            .await?;
+        self.store().ensure_log_partitions(self.now(), partitions_ahead).await?;
         self.validate_database().await
     }
 }

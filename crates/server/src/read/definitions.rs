@@ -24,9 +24,7 @@ fn invalid_definitions_cursor() -> RuntimeError {
 
 /// Parses the cursor of a page of all versions.
 fn parse_version_cursor(cursor: &str) -> Result<(PlaybookPath, u32), RuntimeError> {
-    let (version, path) = cursor
-        .split_once(':')
-        .ok_or_else(invalid_definitions_cursor)?;
+    let (version, path) = cursor.split_once(':').ok_or_else(invalid_definitions_cursor)?;
     let path = PlaybookPath::new(path).map_err(|_| invalid_definitions_cursor())?;
     let version = version.parse().map_err(|_| invalid_definitions_cursor())?;
     Ok((path, version))
@@ -82,15 +80,10 @@ impl Runtime {
         let limit = request.limit.unwrap_or(PageLimit::MAX);
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let after = request.cursor.as_deref().map(PlaybookPath::new);
-        let after = after
-            .transpose()
-            .map_err(|_| invalid_definitions_cursor())?;
+        let after = after.transpose().map_err(|_| invalid_definitions_cursor())?;
         let kind = request.resource_type.map(|kind| kind.to_lowercase().into());
         let include_content = request.include_content.unwrap_or(true);
-        let mut scan = DefinitionScan {
-            after,
-            ..DefinitionScan::for_kind(kind)
-        };
+        let mut scan = DefinitionScan { after, ..DefinitionScan::for_kind(kind) };
         let mut entries = Vec::new();
         while let Some(entry) = self.next_definition(&mut scan).await? {
             let text = request.q.as_deref().unwrap_or_default();
@@ -100,17 +93,11 @@ impl Runtime {
             if entries.len() == limit {
                 let last: Option<&CatalogListEntry> = entries.last();
                 let next_cursor = last.map(|last| Text::from(&last.path));
-                return Ok(CatalogList {
-                    entries,
-                    next_cursor,
-                });
+                return Ok(CatalogList { entries, next_cursor });
             }
             entries.push(to_list_entry(entry, include_content));
         }
-        Ok(CatalogList {
-            entries,
-            next_cursor: None,
-        })
+        Ok(CatalogList { entries, next_cursor: None })
     }
 
     /// Returns a page of all versions of definitions, ordered by path, newest version first.
@@ -120,11 +107,7 @@ impl Runtime {
     ) -> Result<CatalogList, RuntimeError> {
         let limit = request.limit.unwrap_or(PageLimit::MAX);
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
-        let position = request
-            .cursor
-            .as_deref()
-            .map(parse_version_cursor)
-            .transpose()?;
+        let position = request.cursor.as_deref().map(parse_version_cursor).transpose()?;
         // Callers can send arbitrary cursors.
         if let Some((path, _)) = &position
             && !self.auth_context().can_see_path(Some(path))
@@ -139,9 +122,7 @@ impl Runtime {
         // One more entry than requested shows whether there is a next page.
         let mut entries = Vec::new();
         if let Some((path, version)) = position {
-            entries = self
-                .versions_before(&path, Some(version), limit + 1)
-                .await?;
+            entries = self.versions_before(&path, Some(version), limit + 1).await?;
         }
         while entries.len() <= limit
             && let Some(newest) = self.next_definition(&mut scan).await?
@@ -213,17 +194,11 @@ impl Runtime {
         let mut entries = Vec::new();
         while let Some(entry) = self.next_definition(&mut scan).await? {
             let declared = agent_capabilities(&entry.content);
-            if required
-                .iter()
-                .all(|capability| declared.contains(capability))
-            {
+            if required.iter().all(|capability| declared.contains(capability)) {
                 entries.push(to_list_entry(entry, true));
             }
         }
-        Ok(CatalogList {
-            entries,
-            next_cursor: None,
-        })
+        Ok(CatalogList { entries, next_cursor: None })
     }
 
     async fn next_definition(
@@ -244,10 +219,7 @@ impl Runtime {
             scan.is_last = page.len() < page_size;
             scan.scanned += page.len();
             scan.after = page.last().map(|last| last.path.clone());
-            scan.page = page
-                .into_iter()
-                .filter(|entry| self.can_see_definition(entry))
-                .collect();
+            scan.page = page.into_iter().filter(|entry| self.can_see_definition(entry)).collect();
         }
         Ok(scan.page.pop_front())
     }
@@ -276,11 +248,7 @@ impl Runtime {
     /// Returns the text of a definition.
     pub async fn definition_content(&self, name: &str) -> Result<PlaybookContent, RuntimeError> {
         let entry = self.find_definition(name).await?;
-        Ok(PlaybookContent {
-            content: entry.content,
-            path: entry.path,
-            version: entry.version,
-        })
+        Ok(PlaybookContent { content: entry.content, path: entry.path, version: entry.version })
     }
 
     /// Registers a text as the next version of a definition.
@@ -291,20 +259,14 @@ impl Runtime {
         is_admin: bool,
     ) -> Result<RegisterResponse, RuntimeError> {
         let entry = self.find_definition(name).await?;
-        let dry_run = RegisterRequest {
-            content: request.content,
-            resource_type: None,
-            dry_run: true,
-        };
+        let dry_run =
+            RegisterRequest { content: request.content, resource_type: None, dry_run: true };
         let preview = self.register_with_role(dry_run.clone(), is_admin).await?;
         if preview.path != entry.path {
             let text = format!("the text defines `{}`, not `{}`", preview.path, entry.path);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let request = RegisterRequest {
-            dry_run: false,
-            ..dry_run
-        };
+        let request = RegisterRequest { dry_run: false, ..dry_run };
         self.register_with_role(request, is_admin).await
     }
 
@@ -321,17 +283,11 @@ impl Runtime {
             tracing::error!(%error, "the check of a document failed");
             RuntimeError::refused(ErrorCode::Internal, "the document could not be checked")
         })?;
-        let errors = diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.severity == Severity::Error);
+        let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
         let errors: Vec<Text> = errors
             .map(|diagnostic| {
                 let (code, message) = (diagnostic.code.as_str(), &diagnostic.message);
-                format!(
-                    "{}:{}: {code} {message}",
-                    diagnostic.line, diagnostic.column
-                )
-                .into()
+                format!("{}:{}: {code} {message}", diagnostic.line, diagnostic.column).into()
             })
             .collect();
         Ok(ValidationReport {
@@ -389,11 +345,7 @@ fn agent_capabilities(content: &str) -> Vec<Text> {
         .and_then(|metadata| metadata.get("capabilities"))
         .or_else(|| document.get("capabilities"));
     let declared = declared.and_then(Json::as_list).unwrap_or_default();
-    declared
-        .iter()
-        .filter_map(Json::as_str)
-        .map(Text::from)
-        .collect()
+    declared.iter().filter_map(Json::as_str).map(Text::from).collect()
 }
 
 fn to_batch_result(

@@ -71,9 +71,7 @@ impl Runtime {
             let mut after = 0;
             let mut is_after_start = query.since_event_id.is_none();
             while after < version.min(MAX_SCANNED_EVENTS) {
-                let chunk = self
-                    .read_log_chunk(row.execution_id, after, CHUNK_EVENTS)
-                    .await?;
+                let chunk = self.read_log_chunk(row.execution_id, after, CHUNK_EVENTS).await?;
                 if chunk.is_empty() {
                     break;
                 }

@@ -34,9 +34,7 @@ mod tests {
     fn open_execution_lasts_until_now() {
         let at = |secs: i64| Timestamp::from_unix_ms(secs * 1000).unwrap();
         assert_eq!(
-            ExecutionDuration::from_start_to_end(at(1), None, at(4))
-                .as_seconds()
-                .to_string(),
+            ExecutionDuration::from_start_to_end(at(1), None, at(4)).as_seconds().to_string(),
             "3"
         );
         let ended = ExecutionDuration::from_start_to_end(at(1), Some(at(2)), at(4));

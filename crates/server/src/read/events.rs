@@ -25,11 +25,7 @@ impl Runtime {
         let mut range = SeqRange::from_query(&query, row.head.version.get())?;
         let limit = usize::try_from(query.limit.get()).unwrap_or(usize::MAX);
         let has_filter = query.event_type.is_some() || query.step.is_some();
-        let chunk = if has_filter {
-            CHUNK_EVENTS
-        } else {
-            i64::from(query.limit.get())
-        };
+        let chunk = if has_filter { CHUNK_EVENTS } else { i64::from(query.limit.get()) };
         let mut events = Vec::new();
         let mut scanned = 0;
         while !range.is_empty() && events.len() < limit && scanned < MAX_SCANNED_EVENTS {
@@ -47,10 +43,7 @@ impl Runtime {
             }
         }
         let next_cursor = (!range.is_empty()).then(|| range.to_cursor(query.order));
-        Ok(EventPage {
-            events,
-            next_cursor,
-        })
+        Ok(EventPage { events, next_cursor })
     }
 
     /// Returns up to `count` events after a position.
@@ -167,10 +160,7 @@ mod tests {
     use super::*;
 
     fn query_in_order(order: EventOrder) -> EventsQuery {
-        EventsQuery {
-            order,
-            ..EventsQuery::default()
-        }
+        EventsQuery { order, ..EventsQuery::default() }
     }
 
     fn seq_number(number: i64) -> Seq {
@@ -183,10 +173,7 @@ mod tests {
         assert_eq!(up.next_chunk(EventOrder::Asc, 4), (0, 4));
         up.advance_past(EventOrder::Asc, seq_number(4));
         assert_eq!(
-            (
-                up.next_chunk(EventOrder::Asc, 100),
-                &*up.to_cursor(EventOrder::Asc)
-            ),
+            (up.next_chunk(EventOrder::Asc, 100), &*up.to_cursor(EventOrder::Asc)),
             ((4, 6), "4")
         );
         up.advance_past(EventOrder::Asc, seq_number(10));
@@ -196,10 +183,7 @@ mod tests {
         assert_eq!(down.next_chunk(EventOrder::Desc, 4), (6, 4));
         down.advance_past(EventOrder::Desc, seq_number(7));
         assert_eq!(
-            (
-                down.next_chunk(EventOrder::Desc, 4),
-                &*down.to_cursor(EventOrder::Desc)
-            ),
+            (down.next_chunk(EventOrder::Desc, 4), &*down.to_cursor(EventOrder::Desc)),
             ((2, 4), "7")
         );
         down.advance_past(EventOrder::Desc, seq_number(1));
@@ -215,22 +199,13 @@ mod tests {
             ..query_in_order(EventOrder::Asc)
         };
         let range = SeqRange::from_query(&narrow, 100).unwrap();
-        assert_eq!(
-            range,
-            SeqRange {
-                after: 5,
-                before: 8
-            }
-        );
+        assert_eq!(range, SeqRange { after: 5, before: 8 });
         let beyond = EventsQuery {
             after_seq: Some(seq_number(i64::MAX)),
             ..query_in_order(EventOrder::Asc)
         };
         assert!(SeqRange::from_query(&beyond, 100).unwrap().is_empty());
-        let wrong = EventsQuery {
-            cursor: Some("x".into()),
-            ..query_in_order(EventOrder::Asc)
-        };
+        let wrong = EventsQuery { cursor: Some("x".into()), ..query_in_order(EventOrder::Asc) };
         assert!(SeqRange::from_query(&wrong, 100).is_err());
     }
 }

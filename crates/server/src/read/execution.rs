@@ -24,8 +24,7 @@ impl Runtime {
         if let Some(execution) = found.filter(is_visible) {
             let facts = &execution.facts;
             let queue = facts.pool.tenant_queue(&facts.tenant_id);
-            self.auth_context()
-                .check_execution_access(&facts.tenant_id, &queue)?;
+            self.auth_context().check_execution_access(&facts.tenant_id, &queue)?;
             if let Some(observed) = self.observed_seq() {
                 observed.record_end(execution.head.version);
             }

@@ -23,19 +23,12 @@ impl Runtime {
     ) -> Result<ExecutionList, RuntimeError> {
         let mut scan = ExecutionScan::new(&query, self.auth_context())?;
         while !scan.is_done() {
-            let page = self
-                .store()
-                .list_executions(scan.store_filter(&query))
-                .await?;
+            let page = self.store().list_executions(scan.store_filter(&query)).await?;
             scan.add_page(page.executions, page.next, &query);
         }
         let now = self.now();
         Ok(ExecutionList {
-            executions: scan
-                .found
-                .iter()
-                .map(|found| to_execution_summary(found, now))
-                .collect(),
+            executions: scan.found.iter().map(|found| to_execution_summary(found, now)).collect(),
             next_cursor: scan.next_cursor(&query),
         })
     }
@@ -132,10 +125,7 @@ impl ExecutionScan {
     ) {
         self.position = next.map(ScanPosition::After);
         for row in rows {
-            if query
-                .since
-                .is_some_and(|since| row.facts.started_at < since)
-            {
+            if query.since.is_some_and(|since| row.facts.started_at < since) {
                 // The list is in descending order of time.
                 self.position = None;
                 return;
@@ -152,10 +142,7 @@ impl ExecutionScan {
             }
             if self.found.len() == self.limit {
                 // The page is full and there is more. The next page starts after the last entry.
-                self.position = self
-                    .found
-                    .last()
-                    .map(|last| ScanPosition::After(last.cursor()));
+                self.position = self.found.last().map(|last| ScanPosition::After(last.cursor()));
                 return;
             }
             self.found.push(row);
@@ -221,10 +208,7 @@ fn execution_matches(row: &Execution, query: &ExecutionsQuery) -> bool {
         && query.system.is_none_or(|system| system == is_system)
         && (!query.roots || row.facts.parent_execution_id.is_none())
         && query.catalog_id.is_none_or(has_catalog_id)
-        && query
-            .label
-            .as_ref()
-            .is_none_or(|label| has_label(row, label))
+        && query.label.as_ref().is_none_or(|label| has_label(row, label))
         && query.q.as_ref().is_none_or(|text| contains_text(row, text))
 }
 
@@ -249,20 +233,13 @@ fn contains_text(row: &Execution, text: &str) -> bool {
     let path = row.facts.path.as_ref();
     row.execution_id.to_string().contains(text)
         || path.is_some_and(|path| path.as_str().contains(text))
-        || row
-            .view
-            .error
-            .as_ref()
-            .is_some_and(|error| error.contains(text))
+        || row.view.error.as_ref().is_some_and(|error| error.contains(text))
 }
 
 /// Position as if the previous page had ended just above a time.
 fn position_at_time(time: Timestamp) -> ScanPosition {
     ExecutionId::new(i64::MAX).map_or(ScanPosition::Start, |execution_id| {
-        ScanPosition::After(ExecutionCursor {
-            started_at: time,
-            execution_id,
-        })
+        ScanPosition::After(ExecutionCursor { started_at: time, execution_id })
     })
 }
 

@@ -204,13 +204,8 @@ impl FeedFollower {
         let (filter, event) = (&self.filter, &stored.record.event);
         let execution_id = event.execution_id;
         if event.tenant_id != filter.tenant_id
-            || filter
-                .execution_id
-                .is_some_and(|expected| expected != execution_id)
-            || filter
-                .event_type
-                .as_ref()
-                .is_some_and(|expected| *expected != event.event_type)
+            || filter.execution_id.is_some_and(|expected| expected != execution_id)
+            || filter.event_type.as_ref().is_some_and(|expected| *expected != event.event_type)
         {
             return Ok(false);
         }

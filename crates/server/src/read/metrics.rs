@@ -24,9 +24,7 @@ impl Runtime {
         }
         self.refresh_store_gauges().await;
         // The metrics of this process matter most while the store is unavailable.
-        self.metrics()
-            .stream()
-            .set_counters(&self.local_stream_status());
+        self.metrics().stream().set_counters(&self.local_stream_status());
         if let Some(is_connected) = self.is_nats_connected() {
             self.metrics().stream().set_nats_connected(is_connected);
         }
@@ -52,9 +50,7 @@ impl Runtime {
         gauges.set_pool_counts(pools.as_deref());
         platform.set_outbox(outbox.as_ref(), now);
         platform.set_partition_headroom(
-            partitions_until
-                .flatten()
-                .map(|until| until.duration_since(now)),
+            partitions_until.flatten().map(|until| until.duration_since(now)),
         );
         self.metrics().stream().set_gauges(stream.as_ref());
     }

@@ -24,9 +24,8 @@ impl Runtime {
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
         let values = vec![(execution_id, request.data)];
-        let redacted = self
-            .redact_issued_secrets(values, |data, secrets| secrets.redact_json(data))
-            .await?;
+        let redacted =
+            self.redact_issued_secrets(values, |data, secrets| secrets.redact_json(data)).await?;
         let data = redacted.into_iter().next().unwrap_or_default();
         let now = self.now();
         let ttl = request.ttl.as_ref().map(parse_ttl).transpose()?;
@@ -89,11 +88,7 @@ fn keyed_result_id(
 ) -> Result<ResultId, RuntimeError> {
     let execution_id = execution_id.get().to_be_bytes();
     let digest = sha256_of_parts(&[&execution_id, data.as_bytes(), key.as_bytes()]);
-    let bytes = digest
-        .as_bytes()
-        .first_chunk::<8>()
-        .copied()
-        .unwrap_or_default();
+    let bytes = digest.as_bytes().first_chunk::<8>().copied().unwrap_or_default();
     let number = i64::from_be_bytes(bytes) & i64::MAX;
     ResultId::new(number.max(1))
         .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))

@@ -54,16 +54,11 @@ impl Runtime {
             ready = ready.with_check(warning.check_name, warning.health, Err(warning.reason));
         }
         // The server works without these, with delays.
-        let optional = [
-            ("nats", self.messaging_health()),
-            ("stream", self.stream_health()),
-        ];
-        let ready = optional
-            .into_iter()
-            .fold(ready, |ready, (name, health)| match health {
-                Some(health) => ready.with_check(name, HealthStatus::Degraded, health),
-                None => ready,
-            });
+        let optional = [("nats", self.messaging_health()), ("stream", self.stream_health())];
+        let ready = optional.into_iter().fold(ready, |ready, (name, health)| match health {
+            Some(health) => ready.with_check(name, HealthStatus::Degraded, health),
+            None => ready,
+        });
         ready.with_inactive_layers(missing.ok().and_then(Result::ok).unwrap_or_default())
     }
 
@@ -79,19 +74,14 @@ impl Runtime {
         let mut from_workers = BTreeSet::new();
         for worker in alive {
             let detail = worker.detail.unwrap_or_default();
-            let sandbox = detail
-                .get("capabilities")
-                .and_then(|reported| reported.get("sandbox"));
+            let sandbox = detail.get("capabilities").and_then(|reported| reported.get("sandbox"));
             let reported = sandbox.and_then(|reported| reported.get("missing")?.as_list());
             let reported = reported.unwrap_or_default().iter().filter_map(Json::as_str);
             let short = reported.filter(|text| text.len() <= MAX_PROTECTION_TEXT_BYTES);
             from_workers.extend(short.map(Text::from));
         }
         // Those of the store are listed first, so that reports of workers cannot displace them.
-        Ok(from_store
-            .chain(from_workers)
-            .take(MAX_MISSING_PROTECTIONS)
-            .collect())
+        Ok(from_store.chain(from_workers).take(MAX_MISSING_PROTECTIONS).collect())
     }
 
     /// Checks that all tables exist. A store is migrated when it is opened, but it may be replaced

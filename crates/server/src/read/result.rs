@@ -56,17 +56,11 @@ impl Runtime {
         })?;
         self.visible_execution(address.execution_id).await?;
         self.metrics().count_resolved_result();
-        let found = self
-            .store()
-            .find_result(address.execution_id, address.result_id)
-            .await?;
+        let found = self.store().find_result(address.execution_id, address.result_id).await?;
         let result = found
             .filter(|found| found.name == address.name)
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such result"))?;
-        if result
-            .expires_at
-            .is_some_and(|expires_at| expires_at <= self.now())
-        {
+        if result.expires_at.is_some_and(|expires_at| expires_at <= self.now()) {
             return Err(RuntimeError::refused(
                 ErrorCode::RetentionDropped,
                 "the result has expired",
@@ -140,11 +134,7 @@ fn check_digest(result: &StoredResult) -> Result<(), RuntimeError> {
     if sha256(&result.bytes) == result.sha256 {
         return Ok(());
     }
-    let StoredResult {
-        execution_id,
-        result_id,
-        ..
-    } = result;
+    let StoredResult { execution_id, result_id, .. } = result;
     tracing::error!(%execution_id, %result_id, "a stored result does not match its digest");
     let text = "the stored result is damaged";
     Err(RuntimeError::refused(ErrorCode::Internal, text))

@@ -16,15 +16,10 @@ pub(super) fn shard_for_execution(execution_id: ExecutionId, count: u32) -> u32 
 
 /// xxHash64 with seed 0 of eight bytes, the only length hashed here.
 fn xxhash64(bytes: [u8; 8]) -> u64 {
-    let word = u64::from_le_bytes(bytes)
-        .wrapping_mul(PRIME_2)
-        .rotate_left(31)
-        .wrapping_mul(PRIME_1);
+    let word =
+        u64::from_le_bytes(bytes).wrapping_mul(PRIME_2).rotate_left(31).wrapping_mul(PRIME_1);
     let mut hash = PRIME_5.wrapping_add(8) ^ word;
-    hash = hash
-        .rotate_left(27)
-        .wrapping_mul(PRIME_1)
-        .wrapping_add(PRIME_4);
+    hash = hash.rotate_left(27).wrapping_mul(PRIME_1).wrapping_add(PRIME_4);
     hash = (hash ^ (hash >> 33)).wrapping_mul(PRIME_2);
     hash = (hash ^ (hash >> 29)).wrapping_mul(PRIME_3);
     hash ^ (hash >> 32)

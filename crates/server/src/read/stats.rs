@@ -15,10 +15,7 @@ impl Runtime {
         }
         let playbooks = counts.definitions.get("playbook");
         stats.total_playbooks = playbooks.copied().unwrap_or(0);
-        let active = PoolsQuery {
-            status: Some("active".into()),
-            ..PoolsQuery::default()
-        };
+        let active = PoolsQuery { status: Some("active".into()), ..PoolsQuery::default() };
         stats.total_workers = self.list_pools(active).await?.count as u64;
         Ok(stats)
     }

@@ -16,10 +16,9 @@ impl Runtime {
         let row = self.visible_execution(execution_id).await?;
         let folded = self.execution_state(execution_id).await?;
         let (tally, variables) = match &folded {
-            Some((definition, state)) => (
-                StepTally::count_steps(definition, state),
-                state.ctx().clone(),
-            ),
+            Some((definition, state)) => {
+                (StepTally::count_steps(definition, state), state.ctx().clone())
+            }
             None => (StepTally::default(), Json::empty_map()),
         };
         let result = self.final_result(&row).await?;

@@ -20,11 +20,7 @@ impl Runtime {
             execution_id,
             shard_count: count,
             shard_index: shard_for_execution(execution_id, count),
-            source: if shard_count.is_some() {
-                "query".into()
-            } else {
-                "server_config".into()
-            },
+            source: if shard_count.is_some() { "query".into() } else { "server_config".into() },
             hash_function: "xxhash64".into(),
             seed: 0,
             server_config: ShardConfig {
@@ -37,11 +33,7 @@ impl Runtime {
     /// Returns the counters of the dashboard.
     pub async fn dashboard_stats(&self) -> Result<DashboardStatsResponse, RuntimeError> {
         let stats = self.load_stats().await?;
-        Ok(DashboardStatsResponse {
-            status: "ok".into(),
-            stats,
-            top: stats,
-        })
+        Ok(DashboardStatsResponse { status: "ok".into(), stats, top: stats })
     }
 
     /// Returns the counters of the dashboard as widgets.
@@ -50,17 +42,9 @@ impl Runtime {
         let tiles = [
             ("total_executions", "Executions", stats.total_executions),
             ("running_executions", "Running", stats.running_executions),
-            (
-                "successful_executions",
-                "Completed",
-                stats.successful_executions,
-            ),
+            ("successful_executions", "Completed", stats.successful_executions),
             ("failed_executions", "Failed", stats.failed_executions),
-            (
-                "cancelled_executions",
-                "Cancelled",
-                stats.cancelled_executions,
-            ),
+            ("cancelled_executions", "Cancelled", stats.cancelled_executions),
             ("total_playbooks", "Playbooks", stats.total_playbooks),
             ("total_workers", "Workers", stats.total_workers),
         ];
@@ -72,9 +56,7 @@ impl Runtime {
                 ("value", Json::from(value)),
             ])
         };
-        Ok(DashboardWidgets {
-            widgets: tiles.map(widget).to_vec(),
-        })
+        Ok(DashboardWidgets { widgets: tiles.map(widget).to_vec() })
     }
 
     /// Returns the server's health for authenticated callers.

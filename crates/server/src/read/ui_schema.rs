@@ -51,13 +51,9 @@ fn to_ui_field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
         name: name.into(),
         kind: text("kind").unwrap_or_else(|| ui_field_kind(&default).into()),
         description: text("description"),
-        secret: hint_value("secret")
-            .and_then(Json::as_bool)
-            .unwrap_or(false),
+        secret: hint_value("secret").and_then(Json::as_bool).unwrap_or(false),
         credential_glob: text("credential_glob"),
-        options: hint_value("options")
-            .and_then(Json::as_list)
-            .map(<[Json]>::to_vec),
+        options: hint_value("options").and_then(Json::as_list).map(<[Json]>::to_vec),
         children,
         default,
     }
@@ -65,9 +61,7 @@ fn to_ui_field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
 
 fn child_fields(map: &JsonMap) -> Vec<UiField> {
     let parts = map.iter();
-    parts
-        .map(|(name, part)| to_ui_field(name, part.clone(), None))
-        .collect()
+    parts.map(|(name, part)| to_ui_field(name, part.clone(), None)).collect()
 }
 
 fn ui_field_kind(value: &Json) -> &'static str {

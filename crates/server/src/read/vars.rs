@@ -26,11 +26,7 @@ impl Runtime {
             }
             SetVarsError::Store(error) => error.into(),
         })?;
-        Ok(SetVariablesResponse {
-            execution_id,
-            variables_set: count,
-            status: "ok".into(),
-        })
+        Ok(SetVariablesResponse { execution_id, variables_set: count, status: "ok".into() })
     }
 
     /// Lists the variables of an execution.
@@ -40,10 +36,7 @@ impl Runtime {
         Ok(VariableList {
             execution_id,
             count: u32::try_from(vars.len()).unwrap_or(u32::MAX),
-            variables: vars
-                .into_iter()
-                .map(|var| (var.name.as_str().into(), var.value))
-                .collect(),
+            variables: vars.into_iter().map(|var| (var.name.as_str().into(), var.value)).collect(),
         })
     }
 
@@ -80,11 +73,7 @@ impl Runtime {
         if name.is_some() && deleted == 0 {
             return Err(var_not_found());
         }
-        Ok(DeleteVariablesResponse {
-            execution_id,
-            deleted,
-            status: "ok".into(),
-        })
+        Ok(DeleteVariablesResponse { execution_id, deleted, status: "ok".into() })
     }
 }
 

@@ -26,11 +26,7 @@ impl Runtime {
 
     /// Returns the caller's visibility of the executions of one playbook.
     pub(crate) fn playbook_visibility(&self, path: Option<PlaybookPath>) -> ExecutionVisibility {
-        ExecutionVisibility {
-            runtime: self.clone(),
-            path,
-            cached: BTreeMap::new(),
-        }
+        ExecutionVisibility { runtime: self.clone(), path, cached: BTreeMap::new() }
     }
 }
 

@@ -37,10 +37,7 @@ impl CachedWorker {
 }
 
 pub(super) fn is_drain_requested(registered: &RegisteredRuntime) -> bool {
-    let drain = registered
-        .detail
-        .as_ref()
-        .and_then(|detail| detail.get(DRAIN_KEY));
+    let drain = registered.detail.as_ref().and_then(|detail| detail.get(DRAIN_KEY));
     drain.and_then(Json::as_bool).unwrap_or(false)
 }
 

@@ -38,10 +38,7 @@ impl WorkerCommandPages {
             return Ok(None);
         };
         let page = store.list_commands(filter.clone()).await?;
-        self.next_page = page.next.map(|next| CommandFilter {
-            after: Some(next),
-            ..filter
-        });
+        self.next_page = page.next.map(|next| CommandFilter { after: Some(next), ..filter });
         Ok(Some(page.commands))
     }
 }

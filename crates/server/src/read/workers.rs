@@ -32,9 +32,8 @@ impl Runtime {
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let worker_id = parse_worker_id(&worker.name)?;
         if let Some(pool) = worker.labels.get(POOL_LABEL) {
-            let pool = pool
-                .as_str()
-                .ok_or_else(|| invalid_worker("labels.pool_name must be a string"))?;
+            let pool =
+                pool.as_str().ok_or_else(|| invalid_worker("labels.pool_name must be a string"))?;
             let pool = PoolName::new(pool).map_err(invalid_worker)?;
             self.auth_context().served_queue(&pool)?;
         } else {
@@ -80,11 +79,7 @@ impl Runtime {
         {
             self.auth_context().served_queue(&registered.pool)?;
         }
-        if !self
-            .store()
-            .record_heartbeat(kind, &stored_name, now)
-            .await?
-        {
+        if !self.store().record_heartbeat(kind, &stored_name, now).await? {
             return Err(RuntimeError::refused(
                 ErrorCode::NotFound,
                 "the worker is not registered; drop all work and register again",
@@ -111,15 +106,12 @@ impl Runtime {
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let stored_name = self.stored_worker_name(&parse_worker_id(&worker.name)?);
         let workers = self.store().list_runtimes(kind).await?;
-        let current = workers
-            .into_iter()
-            .find(|worker| worker.name == stored_name);
+        let current = workers.into_iter().find(|worker| worker.name == stored_name);
         let current = current.ok_or_else(|| {
             let text = format!("there is no worker `{}`", worker.name);
             RuntimeError::refused(ErrorCode::NotFound, text)
         })?;
-        self.auth_context()
-            .served_queue(&CachedWorker::from_registration(&current).pool)?;
+        self.auth_context().served_queue(&CachedWorker::from_registration(&current).pool)?;
         let mut detail = current.detail.as_ref().and_then(Json::as_map).cloned();
         let fields = detail.get_or_insert_default();
         fields.insert(DRAIN_KEY.into(), Json::from(true));
@@ -146,9 +138,7 @@ impl Runtime {
     ) -> Result<Option<RecipientKey>, RuntimeError> {
         let stored_name = self.stored_worker_name(worker_id);
         let workers = self.store().list_runtimes(RuntimeKind::WorkerPool).await?;
-        let worker = workers
-            .into_iter()
-            .find(|worker| worker.name == stored_name);
+        let worker = workers.into_iter().find(|worker| worker.name == stored_name);
         let detail = worker.and_then(|worker| worker.detail);
         let key = |part: &str| detail.as_ref()?.get(part)?.get(PUBLIC_KEY_FIELD)?.as_str();
         let key = key("runtime").or_else(|| key("capabilities"));
@@ -178,10 +168,7 @@ impl Runtime {
         let now = self.now();
         let registered = self.store().list_runtimes(kind).await?;
         let to_entry = |registered: RegisteredRuntime| {
-            (
-                registered.name.clone(),
-                CachedWorker::from_registration(&registered),
-            )
+            (registered.name.clone(), CachedWorker::from_registration(&registered))
         };
         let workers: CachedWorkers = registered.into_iter().map(to_entry).collect();
         let worker = workers.get(name).cloned();
@@ -223,8 +210,7 @@ impl Runtime {
         let mut pages = self.worker_commands(worker_id);
         while let Some(commands) = pages.next_page(self.store()).await? {
             for command in &commands {
-                self.auth_context()
-                    .check_execution_access(self.tenant(), &command.pool)?;
+                self.auth_context().check_execution_access(self.tenant(), &command.pool)?;
             }
         }
         Ok(())
@@ -249,9 +235,7 @@ impl Runtime {
         self.worker_cache().invalidate();
         if has_leases {
             let now = self.now();
-            let released = self
-                .store()
-                .expire_worker_leases(self.tenant(), &worker_id, now);
+            let released = self.store().expire_worker_leases(self.tenant(), &worker_id, now);
             let released = released.await?;
             tracing::debug!(worker = %worker.name, released, "a worker was deregistered");
         }
@@ -281,10 +265,7 @@ impl Runtime {
         Ok(PoolListResponse {
             count: items.len(),
             items,
-            pools: counts
-                .iter()
-                .filter_map(|count| to_pool_view(count, self.tenant()))
-                .collect(),
+            pools: counts.iter().filter_map(|count| to_pool_view(count, self.tenant())).collect(),
         })
     }
 
@@ -336,10 +317,7 @@ impl Runtime {
             kind: registered.kind.as_str().into(),
             uri: registered.uri,
             status: status.into(),
-            labels: detail
-                .get("labels")
-                .cloned()
-                .unwrap_or_else(Json::empty_map),
+            labels: detail.get("labels").cloned().unwrap_or_else(Json::empty_map),
             capacity: capacity.and_then(|capacity| u32::try_from(capacity).ok()),
             heartbeat: registered.heartbeat,
             created_at: registered.created_at,

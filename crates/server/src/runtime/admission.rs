@@ -44,11 +44,7 @@ impl Runtime {
         };
         // A repeated request gets the answer of the first one and starts nothing, so the quota does
         // not refuse it.
-        if self.has_started_before(candidate).await? {
-            Ok(None)
-        } else {
-            Err(refused)
-        }
+        if self.has_started_before(candidate).await? { Ok(None) } else { Err(refused) }
     }
 
     /// Checks the right to start an execution in pool `system`.
@@ -90,10 +86,7 @@ impl Runtime {
         candidate: &StartCandidate<'_>,
     ) -> Result<bool, RuntimeError> {
         if let Some(key) = candidate.idempotency_key
-            && self
-                .core
-                .is_idempotency_key_used(self.tenant(), key)
-                .await?
+            && self.core.is_idempotency_key_used(self.tenant(), key).await?
         {
             return Ok(true);
         }

@@ -66,10 +66,7 @@ struct PendingAudit {
 impl PendingAudit {
     /// Creates an entry whose write is not awaited.
     fn without_ack(audit: NewAuditEntry) -> Self {
-        Self {
-            audit,
-            written_ack: None,
-        }
+        Self { audit, written_ack: None }
     }
 }
 
@@ -132,18 +129,13 @@ impl RefusalCounter {
 
     /// Returns the counted refusals if the window has ended.
     fn take_window(&mut self, now: Timestamp, at_once: bool) -> Vec<(u64, NewAuditEntry)> {
-        let is_over = self
-            .since
-            .is_some_and(|since| now.duration_since(since) >= REFUSAL_WINDOW);
+        let is_over = self.since.is_some_and(|since| now.duration_since(since) >= REFUSAL_WINDOW);
         if !is_over && !at_once {
             return Vec::new();
         }
         self.since = None;
         let by_key = std::mem::take(&mut self.by_key);
-        by_key
-            .into_values()
-            .filter(|(count, _)| *count > 1)
-            .collect()
+        by_key.into_values().filter(|(count, _)| *count > 1).collect()
     }
 }
 
@@ -156,17 +148,11 @@ impl Runtime {
         let outcome = record.outcome.clone();
         let is_refused = !self.write_audit(record).await && must_be_written;
         // An action that is refused here was not done, so it is counted as failed.
-        let outcome = if is_refused {
-            ErrorCode::StoreUnavailable.as_str().into()
-        } else {
-            outcome
-        };
+        let outcome =
+            if is_refused { ErrorCode::StoreUnavailable.as_str().into() } else { outcome };
         if let Some(operation) = operation {
             let outcome = (outcome == AuditRecord::OK).then_some(()).ok_or(&*outcome);
-            self.core
-                .metrics
-                .secrets()
-                .count_operation(operation, outcome);
+            self.core.metrics.secrets().count_operation(operation, outcome);
         }
         if !is_refused {
             return Ok(());
@@ -183,15 +169,10 @@ impl Runtime {
             return false;
         };
         let (ack, written) = oneshot::channel();
-        self.core.audit_log.enqueue_audit(PendingAudit {
-            audit,
-            written_ack: Some(ack),
-        });
+        self.core.audit_log.enqueue_audit(PendingAudit { audit, written_ack: Some(ack) });
         let core = Arc::clone(&self.core);
         // A separate task, so that the write completes even if the caller disconnects.
-        self.core
-            .tasks
-            .spawn(async move { core.flush_pending_audits().await });
+        self.core.tasks.spawn(async move { core.flush_pending_audits().await });
         written.await.is_ok()
     }
 
@@ -202,13 +183,9 @@ impl Runtime {
         };
         let first = self.core.audit_log.refusals().count_refusal(record);
         if let Some(first) = first {
-            self.core
-                .audit_log
-                .enqueue_audit(PendingAudit::without_ack(first));
+            self.core.audit_log.enqueue_audit(PendingAudit::without_ack(first));
             let core = Arc::clone(&self.core);
-            self.core
-                .tasks
-                .spawn(async move { core.flush_pending_audits().await });
+            self.core.tasks.spawn(async move { core.flush_pending_audits().await });
         }
     }
 
@@ -243,10 +220,7 @@ impl Runtime {
             let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
-        let entries = self
-            .store()
-            .list_audit_entries(self.tenant(), before, limit)
-            .await?;
+        let entries = self.store().list_audit_entries(self.tenant(), before, limit).await?;
         let last = entries.last().map(|last| last.seq);
         // The entry before the oldest one of the page is required to verify its chain link.
         let previous = match last {
@@ -259,10 +233,8 @@ impl Runtime {
         };
         let predecessors = entries.iter().skip(1).chain(&previous).map(Some);
         let predecessors = predecessors.chain(std::iter::once(None));
-        let intact = entries
-            .iter()
-            .zip(predecessors)
-            .all(|(entry, before)| entry.is_next_after(before));
+        let intact =
+            entries.iter().zip(predecessors).all(|(entry, before)| entry.is_next_after(before));
         Ok(AuditPage {
             next_cursor: previous.and(last).map(|last| last.to_string().into()),
             entries: entries.into_iter().map(to_audit_view).collect(),
@@ -280,16 +252,15 @@ impl Core {
             let Ok(audit_id) = self.id_allocator.mint_id(now) else {
                 return;
             };
-            self.audit_log
-                .enqueue_audit(PendingAudit::without_ack(NewAuditEntry {
-                    audit_id,
-                    occurred_at: now,
-                    detail: Json::object([
-                        ("count", Json::from(count)),
-                        ("since", Json::from(audit.occurred_at.to_string())),
-                    ]),
-                    ..audit
-                }));
+            self.audit_log.enqueue_audit(PendingAudit::without_ack(NewAuditEntry {
+                audit_id,
+                occurred_at: now,
+                detail: Json::object([
+                    ("count", Json::from(count)),
+                    ("since", Json::from(audit.occurred_at.to_string())),
+                ]),
+                ..audit
+            }));
         }
         self.flush_pending_audits().await;
     }
@@ -301,15 +272,9 @@ impl Core {
         if pending.is_empty() {
             return;
         }
-        let audits = pending
-            .iter()
-            .map(|pending| pending.audit.clone())
-            .collect();
+        let audits = pending.iter().map(|pending| pending.audit.clone()).collect();
         let Err(error) = self.store.append_audit_log(audits).await else {
-            for ack in pending
-                .into_iter()
-                .filter_map(|pending| pending.written_ack)
-            {
+            for ack in pending.into_iter().filter_map(|pending| pending.written_ack) {
                 // The caller may have disconnected.
                 let _ = ack.send(());
             }
@@ -320,8 +285,7 @@ impl Core {
         // The entries are written with the next ones. An entry that was stored despite the error is
         // not stored twice.
         for PendingAudit { audit, .. } in pending {
-            self.audit_log
-                .enqueue_audit(PendingAudit::without_ack(audit));
+            self.audit_log.enqueue_audit(PendingAudit::without_ack(audit));
         }
     }
 }
@@ -378,19 +342,12 @@ mod tests {
             .filter_map(|number| refusals.count_refusal(refusal_from(number % 1_000)))
             .count();
         assert_eq!(firsts, MAX_REFUSAL_KEYS + 1);
-        assert!(
-            refusals
-                .take_window(Timestamp::UNIX_EPOCH, false)
-                .is_empty()
-        );
+        assert!(refusals.take_window(Timestamp::UNIX_EPOCH, false).is_empty());
         let later = Timestamp::UNIX_EPOCH.saturating_add(REFUSAL_WINDOW);
         let counted = refusals.take_window(later, false);
         assert_eq!(counted.len(), MAX_REFUSAL_KEYS + 1);
         assert_eq!(counted.iter().map(|(count, _)| count).sum::<u64>(), 100_000);
         assert!(refusals.take_window(later, true).is_empty());
-        assert!(
-            refusals.count_refusal(refusal_from(1)).is_some(),
-            "a new window"
-        );
+        assert!(refusals.count_refusal(refusal_from(1)).is_some(), "a new window");
     }
 }

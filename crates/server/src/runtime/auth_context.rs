@@ -72,10 +72,8 @@ impl AuthContext {
         if !path.is_system() || self.allows_scope(Scope::Admin) {
             return Ok(());
         }
-        let text = format!(
-            "only an admin may change definitions under `{}`",
-            PlaybookPath::SYSTEM_PREFIX
-        );
+        let text =
+            format!("only an admin may change definitions under `{}`", PlaybookPath::SYSTEM_PREFIX);
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))
     }
 
@@ -165,16 +163,11 @@ mod tests {
             ..AuthContext::default()
         };
         let code = |tenant: &TenantId, queue: &PoolName| {
-            auth.check_execution_access(tenant, queue)
-                .err()
-                .and_then(|error| error.code())
+            auth.check_execution_access(tenant, queue).err().and_then(|error| error.code())
         };
         assert_eq!(code(&acme, &gpu.tenant_queue(&acme)), None);
         let shared = PoolName::shared();
-        assert_eq!(
-            code(&acme, &shared.tenant_queue(&acme)),
-            Some(ErrorCode::Forbidden)
-        );
+        assert_eq!(code(&acme, &shared.tenant_queue(&acme)), Some(ErrorCode::Forbidden));
         let default = TenantId::default();
         assert_eq!(code(&default, &gpu), Some(ErrorCode::NotFound));
         assert_eq!(auth.served_queue(&gpu).unwrap(), "acme.gpu");

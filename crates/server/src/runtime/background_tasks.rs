@@ -33,8 +33,7 @@ impl Core {
     /// Spawns the background tasks.
     pub(super) fn spawn_background_tasks(self: &Arc<Self>) {
         let core = Arc::clone(self);
-        self.tasks
-            .spawn(async move { core.machine_lease_loop().await });
+        self.tasks.spawn(async move { core.machine_lease_loop().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.sweep_loop().await });
         let core = Arc::clone(self);
@@ -42,11 +41,9 @@ impl Core {
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.gc_loop().await });
         let core = Arc::clone(self);
-        self.tasks
-            .spawn(async move { core.maintenance_loop().await });
+        self.tasks.spawn(async move { core.maintenance_loop().await });
         let core = Arc::clone(self);
-        self.tasks
-            .spawn(async move { core.peer_channel_loop().await });
+        self.tasks.spawn(async move { core.peer_channel_loop().await });
         if self.trace_queue.is_enabled() {
             let core = Arc::clone(self);
             self.tasks.spawn(async move { core.trace_loop().await });
@@ -59,20 +56,14 @@ impl Core {
         notifications: mpsc::Receiver<CommandNotification>,
     ) {
         let core = Arc::clone(self);
-        self.tasks
-            .spawn(async move { core.notify_loop(notifications).await });
+        self.tasks.spawn(async move { core.notify_loop(notifications).await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.renotify_loop().await });
         for subjects in NOTIFICATION_SUBJECTS {
             let core = Arc::clone(self);
-            self.tasks
-                .spawn(async move { core.listen_loop(subjects).await });
+            self.tasks.spawn(async move { core.listen_loop(subjects).await });
         }
-        if self
-            .messaging
-            .as_ref()
-            .is_some_and(|messaging| messaging.event_stream.is_some())
-        {
+        if self.messaging.as_ref().is_some_and(|messaging| messaging.event_stream.is_some()) {
             let core = Arc::clone(self);
             self.tasks.spawn(async move { core.stream_loop().await });
         }
@@ -92,16 +83,13 @@ impl Core {
         let expired_before = now.saturating_sub(GC_RETENTION_SLACK);
         for target in GcTarget::ALL {
             self.delete_in_pages("expired", || {
-                self.store
-                    .delete_expired(*target, expired_before, PageLimit::MAX)
+                self.store.delete_expired(*target, expired_before, PageLimit::MAX)
             })
             .await;
         }
         let before = now.saturating_sub(self.settings.outbox_retention);
         let purged = self
-            .delete_in_pages("outbox", || {
-                self.store.purge_outbox_rows(before, PageLimit::MAX)
-            })
+            .delete_in_pages("outbox", || self.store.purge_outbox_rows(before, PageLimit::MAX))
             .await;
         self.metrics.platform().count_purged("outbox", purged);
         // Quarantined rows are kept for the operator for as long as published outbox rows.
@@ -193,10 +181,7 @@ impl Core {
     async fn fire_due_timers(self: &Arc<Self>, now: Timestamp) -> Result<(), RuntimeError> {
         let mut after = None;
         loop {
-            let due = self
-                .store
-                .list_due_timers(now, after.as_ref(), PageLimit::MAX)
-                .await?;
+            let due = self.store.list_due_timers(now, after.as_ref(), PageLimit::MAX).await?;
             let is_last = due.len() < usize::try_from(PageLimit::MAX.get()).unwrap_or(1);
             for timer in &due {
                 self.fire_timer(timer.execution_id, &timer.timer_id).await;
@@ -223,21 +208,14 @@ impl Core {
             attempt: command.attempt,
             worker,
             lease_until: Some(lease.until),
-            reason: if is_out_of_time {
-                ExpiryReason::Deadline
-            } else {
-                ExpiryReason::Lease
-            },
+            reason: if is_out_of_time { ExpiryReason::Deadline } else { ExpiryReason::Lease },
         }));
         let message = message.with_fence(Fence {
             command_id: command.command_id,
             attempt: command.attempt,
             condition: LeaseCondition::ExpiredBy(now),
         });
-        match self
-            .send_and_wait(command.execution_id, message, answer)
-            .await
-        {
+        match self.send_and_wait(command.execution_id, message, answer).await {
             Ok(_) => true,
             // The command was closed after the query.
             Err(error) if is_already_over(&error) => true,
@@ -327,10 +305,8 @@ mod tests {
 
     /// Opens a runtime whose sweep does not run during the test.
     async fn open_idle_runtime(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Runtime {
-        let settings = Settings {
-            sweep_interval: Millis::from_secs(24 * 3600),
-            ..Settings::default()
-        };
+        let settings =
+            Settings { sweep_interval: Millis::from_secs(24 * 3600), ..Settings::default() };
         Runtime::open(store, clock, settings).await.unwrap()
     }
 
@@ -400,13 +376,7 @@ workflow:
         register_sleep_playbook(&runtime, page + 1, 11).await;
         let later = start_sleep(&runtime, 11).await;
         let status = async |execution_id| {
-            memory
-                .find_execution(execution_id)
-                .await
-                .unwrap()
-                .unwrap()
-                .view
-                .status
+            memory.find_execution(execution_id).await.unwrap().unwrap().view.status
         };
         let count = async |expected| {
             let mut count = 0;
@@ -429,9 +399,7 @@ workflow:
 
         runtime.core.fire_due_timers(clock.now()).await.unwrap();
         assert_eq!(count(ExecutionStatus::Completed).await, page + 1);
-        let remaining_timers = memory
-            .list_due_timers(clock.now(), None, PageLimit::MAX)
-            .await;
+        let remaining_timers = memory.list_due_timers(clock.now(), None, PageLimit::MAX).await;
         assert_eq!(remaining_timers.unwrap(), []);
     }
 

@@ -71,9 +71,7 @@ impl Runtime {
         request.wait_ms = None;
         let options = StartOptions {
             entry: StartEntry::Batch,
-            idempotency_key: self
-                .work_id
-                .map(|work| IdempotencyKey::for_work_part(work, index)),
+            idempotency_key: self.work_id.map(|work| IdempotencyKey::for_work_part(work, index)),
             ..StartOptions::default()
         };
         self.execute_with_options(request, options).await
@@ -105,9 +103,7 @@ impl Runtime {
         };
         let options = StartOptions {
             rerun_of: Some(execution_id),
-            idempotency_key: self
-                .work_id
-                .map(|work| IdempotencyKey::for_work_part(work, 0)),
+            idempotency_key: self.work_id.map(|work| IdempotencyKey::for_work_part(work, 0)),
             ..StartOptions::default()
         };
         self.execute_with_options(rerun, options).await

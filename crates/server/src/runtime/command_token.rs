@@ -48,9 +48,7 @@ impl CommandToken {
         settings: &Settings,
     ) -> Self {
         let max_claim = settings.max_classic_claim;
-        let max_hold = notification
-            .deadline
-            .map_or(max_claim, |deadline| deadline.min(max_claim));
+        let max_hold = notification.deadline.map_or(max_claim, |deadline| deadline.min(max_claim));
         let offline_after = settings.worker_offline_after;
         let claim_by = now.saturating_add(offline_after.max(MIN_CLAIM_WINDOW));
         Self {
@@ -58,9 +56,7 @@ impl CommandToken {
             execution_id: notification.execution_id,
             command_id: notification.command_id,
             claim_by,
-            expires_at: claim_by
-                .saturating_add(max_hold)
-                .saturating_add(offline_after),
+            expires_at: claim_by.saturating_add(max_hold).saturating_add(offline_after),
         }
     }
 
@@ -123,10 +119,7 @@ impl CommandToken {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (bytes, signature) = bytes.split_last_chunk::<SIGNATURE_BYTES>()?;
         // The signature is verified before the bytes are parsed.
-        signer
-            .verify_signature(bytes, signature)
-            .then(|| Self::from_bytes(bytes))
-            .flatten()
+        signer.verify_signature(bytes, signature).then(|| Self::from_bytes(bytes)).flatten()
     }
 }
 
@@ -231,10 +224,7 @@ mod tests {
         assert_eq!(short.tenant_id, "acme");
         assert_eq!((short.claim_by, short.expires_at), (at(120), at(190)));
         let longest = build_command_token(None);
-        assert_eq!(
-            (longest.claim_by, longest.expires_at),
-            (at(120), at(120 + 1800 + 60))
-        );
+        assert_eq!((longest.claim_by, longest.expires_at), (at(120), at(120 + 1800 + 60)));
         assert_eq!(build_command_token(Some(Millis::from_days(30))), longest);
     }
 
@@ -245,10 +235,7 @@ mod tests {
         let token = build_command_token(None);
         let text = token.to_signed_text(&signer);
         assert!(text.len() < 128, "{}", text.len());
-        assert_eq!(
-            CommandToken::from_signed_text(&text, &signer),
-            Some(token.clone())
-        );
+        assert_eq!(CommandToken::from_signed_text(&text, &signer), Some(token.clone()));
         assert_eq!(CommandToken::from_signed_text(&text, &other_signer), None);
         // Every changed byte invalidates the signature.
         let bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
@@ -256,23 +243,12 @@ mod tests {
             let mut changed = bytes.clone();
             changed[index] ^= 1;
             let changed = URL_SAFE_NO_PAD.encode(changed);
-            assert_eq!(
-                CommandToken::from_signed_text(&changed, &signer),
-                None,
-                "{index}"
-            );
+            assert_eq!(CommandToken::from_signed_text(&changed, &signer), None, "{index}");
         }
         for invalid in ["", "x", "!", &text[1..], &text[..text.len() - 4]] {
-            assert_eq!(
-                CommandToken::from_signed_text(invalid, &signer),
-                None,
-                "{invalid}"
-            );
+            assert_eq!(CommandToken::from_signed_text(invalid, &signer), None, "{invalid}");
         }
-        assert_eq!(
-            CommandToken::from_signed_text(&"A".repeat(10_000), &signer),
-            None
-        );
+        assert_eq!(CommandToken::from_signed_text(&"A".repeat(10_000), &signer), None);
         // A signed but unparseable token is rejected too.
         let mut empty = Vec::new();
         empty.extend(signer.sign_bytes(&[]));

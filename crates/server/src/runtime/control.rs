@@ -20,10 +20,7 @@ use super::error::RuntimeError;
 const MAX_CLEANUP_SCAN: usize = 20_000;
 
 fn to_control_info(actor: Option<Text>, request: ControlRequest) -> ControlInfo {
-    ControlInfo {
-        actor,
-        reason: request.reason,
-    }
+    ControlInfo { actor, reason: request.reason }
 }
 
 impl Runtime {
@@ -36,10 +33,7 @@ impl Runtime {
         request: CancelRequest,
     ) -> Result<CancelResponse, RuntimeError> {
         self.visible_execution(execution_id).await?;
-        let control = ControlInfo {
-            actor,
-            reason: request.reason,
-        };
+        let control = ControlInfo { actor, reason: request.reason };
         let input = if request.cascade.unwrap_or(true) {
             EngineInput::Cancel(control)
         } else {
@@ -47,16 +41,11 @@ impl Runtime {
         };
         let (cancel_message, reply) = Message::new(input);
         let sent =
-            self.core
-                .send_and_wait(execution_id, cancel_message.cancelling_children(), reply);
+            self.core.send_and_wait(execution_id, cancel_message.cancelling_children(), reply);
         let (cancelled_executions, message) = match sent.await {
             Ok(reply) => {
                 let mut cancelled = vec![execution_id];
-                cancelled.extend(
-                    self.core
-                        .cancel_descendants(execution_id, reply.children)
-                        .await,
-                );
+                cancelled.extend(self.core.cancel_descendants(execution_id, reply.children).await);
                 (cancelled, "the execution is cancelled")
             }
             Err(error) => {
@@ -129,11 +118,7 @@ impl Runtime {
             Err(_) if is_already_set => {}
             Err(error) => return Err(error),
         }
-        Ok(ControlResponse {
-            execution_id,
-            status: row.view.status,
-            seq: row.head.version.get(),
-        })
+        Ok(ControlResponse { execution_id, status: row.view.status, seq: row.head.version.get() })
     }
 
     /// Sets the final status of an execution that does not end by itself. Open commands are
@@ -148,10 +133,9 @@ impl Runtime {
         let text = || Text::from("an operator finalized the execution as failed");
         let error = match request.status {
             ExecutionStatus::Completed => None,
-            ExecutionStatus::Failed => Some(TaskError::new(
-                TaskErrorKind::Unknown,
-                request.error.unwrap_or_else(text),
-            )),
+            ExecutionStatus::Failed => {
+                Some(TaskError::new(TaskErrorKind::Unknown, request.error.unwrap_or_else(text)))
+            }
             ExecutionStatus::Pending
             | ExecutionStatus::Running
             | ExecutionStatus::Paused
@@ -160,17 +144,10 @@ impl Runtime {
                 return Err(RuntimeError::refused(ErrorCode::Validation, text));
             }
         };
-        let finalize = FinalizeInput {
-            error,
-            control: ControlInfo {
-                actor,
-                reason: request.reason,
-            },
-        };
+        let finalize =
+            FinalizeInput { error, control: ControlInfo { actor, reason: request.reason } };
         let (finalize_message, reply) = Message::new(EngineInput::Finalize(Box::new(finalize)));
-        self.core
-            .send_and_wait(execution_id, finalize_message, reply)
-            .await?;
+        self.core.send_and_wait(execution_id, finalize_message, reply).await?;
         let status = self.visible_execution(execution_id).await?.view.status;
         Ok(FinalizeResponse {
             execution_id,
@@ -201,10 +178,7 @@ impl Runtime {
                 reason: Some("cleanup: the execution had nothing open".into()),
                 cascade: None,
             };
-            match self
-                .cancel_execution(execution_id, actor.clone(), cancel_request)
-                .await
-            {
+            match self.cancel_execution(execution_id, actor.clone(), cancel_request).await {
                 Ok(_) => cancelled.push(execution_id),
                 Err(error) => {
                     tracing::debug!(%error, %execution_id, "an idle execution was not cancelled");
@@ -239,9 +213,7 @@ impl Runtime {
             let page = self.store().list_executions(filter.clone()).await?;
             scanned += page.executions.len();
             for execution in page.executions {
-                let is_visible = self
-                    .auth_context()
-                    .can_see_path(execution.facts.path.as_ref());
+                let is_visible = self.auth_context().can_see_path(execution.facts.path.as_ref());
                 let is_old = execution.facts.started_at <= before;
                 if is_visible && is_old && self.is_execution_idle(&execution).await? {
                     idle.push(execution.execution_id);

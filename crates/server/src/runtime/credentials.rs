@@ -73,9 +73,7 @@ impl Runtime {
                 meta: request.meta.clone(),
                 tags: Json::list(request.tags.iter().cloned().map(Json::from)),
                 description: request.description.clone(),
-                created_at: previous
-                    .as_ref()
-                    .map_or(now, |previous| previous.created_at),
+                created_at: previous.as_ref().map_or(now, |previous| previous.created_at),
                 updated_at: now,
             };
             let wrapped = keys
@@ -101,30 +99,19 @@ impl Runtime {
         kind: Option<Text>,
         text: Option<Text>,
     ) -> Result<CredentialList, RuntimeError> {
-        let mut filter = CredentialFilter {
-            kind,
-            text,
-            ..CredentialFilter::for_tenant(self.tenant().clone())
-        };
+        let mut filter =
+            CredentialFilter { kind, text, ..CredentialFilter::for_tenant(self.tenant().clone()) };
         let mut items = Vec::new();
         // The answer has a single page, so all pages of the store are read.
         while items.len() < MAX_LISTED_CREDENTIALS {
-            let page = self
-                .store()
-                .list_credentials(filter.clone(), PageLimit::MAX);
+            let page = self.store().list_credentials(filter.clone(), PageLimit::MAX);
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.credential_id);
-            items.extend(
-                page.into_iter()
-                    .map(|credential| credential_view(credential, None)),
-            );
+            items.extend(page.into_iter().map(|credential| credential_view(credential, None)));
         }
         items.truncate(MAX_LISTED_CREDENTIALS);
-        Ok(CredentialList {
-            items,
-            filter: None,
-        })
+        Ok(CredentialList { items, filter: None })
     }
 
     /// Returns a credential by id or name, without its secret.
@@ -147,11 +134,7 @@ impl Runtime {
         self.add_secret_facts(|facts| facts.operation = SecretOperation::Issue);
         self.check_credential_request(&request).await?;
         let issued = self.reveal_credential(&request.name).await?;
-        self.record_issued_secret(
-            request.execution_id,
-            Some(&issued.kind),
-            issued.data.as_ref(),
-        );
+        self.record_issued_secret(request.execution_id, Some(&issued.kind), issued.data.as_ref());
         Ok(issued)
     }
 
@@ -168,18 +151,14 @@ impl Runtime {
         let row = self.visible_execution(request.execution_id).await?;
         self.add_secret_facts(|facts| facts.parent_execution_id = row.facts.parent_execution_id);
         let worker_id = Some(request.worker_id.clone());
-        self.check_command_holder(request.execution_id, worker_id)
-            .await?;
+        self.check_command_holder(request.execution_id, worker_id).await?;
         let definition = match row.facts.catalog_id {
             Some(id) => self.core.load_definition(self.tenant(), id).await?,
             None => return Err(RuntimeError::no_execution()),
         };
         let is_named = definition.entry.content.contains(request.name.as_str());
         if !is_named && !has_dynamic_credential_name(definition.plan.playbook()) {
-            let text = format!(
-                "the playbook does not name the credential '{}'",
-                request.name
-            );
+            let text = format!("the playbook does not name the credential '{}'", request.name);
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         Ok(())

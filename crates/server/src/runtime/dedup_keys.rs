@@ -33,13 +33,8 @@ const WORK_ROUTE: &str = "work";
 const MAX_LOGGED_KEY_BYTES: usize = 128;
 
 /// Payload fields that describe the delivery and not the message.
-const DELIVERY_FIELDS: [&str; 5] = [
-    "content_type",
-    "idempotency_key",
-    "message",
-    "source",
-    "subscription",
-];
+const DELIVERY_FIELDS: [&str; 5] =
+    ["content_type", "idempotency_key", "message", "source", "subscription"];
 
 /// Returns the dedup reservation of a request. A message starts at most one execution within its
 /// window.
@@ -82,9 +77,7 @@ fn dedup_scope(parent: Option<ExecutionId>, tenant_id: &TenantId, path: &Playboo
 fn message_body_digest(payload: Option<&Json>) -> Digest {
     let body = match payload {
         Some(Json::Map(map)) if map.contains_key("message") && map.contains_key("subscription") => {
-            let fields = map
-                .iter()
-                .filter(|(key, _)| !DELIVERY_FIELDS.contains(&&***key));
+            let fields = map.iter().filter(|(key, _)| !DELIVERY_FIELDS.contains(&&***key));
             let fields = fields.map(|(key, value)| (key.clone(), value.clone()));
             Json::from(fields.collect::<JsonMap>())
         }
@@ -123,10 +116,7 @@ impl IdempotencyKey {
         request: &ExecuteRequest,
     ) -> Result<Self, RuntimeError> {
         // The wait time of the caller is not part of the request's identity.
-        let identity = ExecuteRequest {
-            wait_ms: None,
-            ..request.clone()
-        };
+        let identity = ExecuteRequest { wait_ms: None, ..request.clone() };
         Ok(Self {
             route: noetl_api::paths::EXECUTE.into(),
             key_sha256: hash_idempotency_key(key)?,
@@ -161,9 +151,8 @@ impl IdempotencyKey {
 
 /// Validates and hashes an idempotency key.
 pub(super) fn hash_idempotency_key(key: &str) -> Result<Digest, RuntimeError> {
-    let is_printable = key
-        .chars()
-        .all(|character| character.is_ascii_graphic() || character == ' ');
+    let is_printable =
+        key.chars().all(|character| character.is_ascii_graphic() || character == ' ');
     if key.is_empty() || key.len() > MAX_IDEMPOTENCY_KEY_BYTES || !is_printable {
         let text = format!(
             "an idempotency key must have 1 to {MAX_IDEMPOTENCY_KEY_BYTES} printable characters"
@@ -192,9 +181,7 @@ impl Core {
         key: &IdempotencyKey,
     ) -> Result<bool, RuntimeError> {
         let now = self.clock.now();
-        let answered = self
-            .store
-            .find_answered_request(tenant_id, &key.route, key.key_sha256, now);
+        let answered = self.store.find_answered_request(tenant_id, &key.route, key.key_sha256, now);
         Ok(answered.await?.is_some())
     }
 
@@ -217,10 +204,7 @@ impl Core {
             ("subscription_id", scope.map_or(Json::Null, Json::from)),
             ("dedup_key", Json::from(key)),
             ("original_execution_id", Json::from(first.to_string())),
-            (
-                "suppressed_execution_id",
-                Json::from(suppressed.to_string()),
-            ),
+            ("suppressed_execution_id", Json::from(suppressed.to_string())),
             ("duplicate_suppressed", Json::from(true)),
         ]);
         let name = EventName::from(EventType::SubscriptionMessageDeduplicated);

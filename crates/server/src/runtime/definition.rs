@@ -46,9 +46,7 @@ impl NotRunnable {
                 let noun = if count == 1 { "error" } else { "errors" };
                 let errors = diagnostics.iter().map(diagnostic_to_detail).collect();
                 let text = format!("the playbook has {count} {noun}");
-                Problem::new(ErrorCode::Validation, text)
-                    .with_errors(errors)
-                    .into()
+                Problem::new(ErrorCode::Validation, text).with_errors(errors).into()
             }
             Self::OtherKind => RuntimeError::refused(
                 ErrorCode::Validation,
@@ -97,20 +95,11 @@ impl Definition {
                 let step = plan.step(step);
                 step.timeout.is_some() || step.deadline.is_some()
             });
-        let tasks = || {
-            plan.graph()
-                .steps()
-                .flat_map(|step| plan.step_model(step).tool.tasks())
-        };
+        let tasks = || plan.graph().steps().flat_map(|step| plan.step_model(step).tool.tasks());
         let has_timers = has_timers || tasks().any(segments::is_suspending);
         let has_waits =
             tasks().any(|task| matches!(task.kind.value, ToolKind::Wait | ToolKind::Approval));
-        Ok(Self {
-            entry,
-            plan,
-            has_timers,
-            has_waits,
-        })
+        Ok(Self { entry, plan, has_timers, has_waits })
     }
 }
 

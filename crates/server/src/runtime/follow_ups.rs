@@ -49,11 +49,7 @@ pub(super) enum PendingFollowUp {
     /// Cancels a child execution that its parent no longer awaits.
     CancelChild { child: ExecutionId },
     /// Delivers earlier broadcasts that a wait can still take.
-    LookBack {
-        command: CommandId,
-        names: Vec<(Text, Option<Text>)>,
-        since: Timestamp,
-    },
+    LookBack { command: CommandId, names: Vec<(Text, Option<Text>)>, since: Timestamp },
     /// Reports the outcome of this execution to its parent.
     TellParent { parent: ExecutionId },
     /// Grants the slots of a key to the next waiters.
@@ -77,20 +73,13 @@ struct CancelledChild {
 impl From<&FollowUp> for PendingFollowUp {
     fn from(follow_up: &FollowUp) -> Self {
         match follow_up {
-            FollowUp::StartChild { call, depth } => Self::StartChild {
-                call: call.clone(),
-                depth: *depth,
-            },
+            FollowUp::StartChild { call, depth } => {
+                Self::StartChild { call: call.clone(), depth: *depth }
+            }
             FollowUp::CancelChild { child } => Self::CancelChild { child: *child },
-            FollowUp::DeliverBroadcasts(BroadcastLookback {
-                command,
-                names,
-                since,
-            }) => Self::LookBack {
-                command: *command,
-                names: names.clone(),
-                since: *since,
-            },
+            FollowUp::DeliverBroadcasts(BroadcastLookback { command, names, since }) => {
+                Self::LookBack { command: *command, names: names.clone(), since: *since }
+            }
         }
     }
 }
@@ -148,10 +137,7 @@ impl Core {
             tracing::warn!(error = %error_chain(&error), %execution_id, follow_up = %id, "a follow-up failed and will be retried");
             FollowUpOutcome::RetryAt(self.clock.now().saturating_add(FOLLOW_UP_RETRY_DELAY))
         });
-        let completed = self
-            .store
-            .complete_follow_up(execution_id, id, outcome)
-            .await;
+        let completed = self.store.complete_follow_up(execution_id, id, outcome).await;
         if let Err(error) = completed {
             // It will be performed again, which changes nothing.
             tracing::warn!(error = %error_chain(&error), %execution_id, follow_up = %id, "recording the result of a follow-up failed");
@@ -170,9 +156,7 @@ impl Core {
                     tracing::error!(%error, %execution_id, %follow_up_id, "a follow-up cannot be parsed");
                     let hour = Millis::from_secs(3600);
                     let later = FollowUpOutcome::RetryAt(now.saturating_add(hour));
-                    self.store
-                        .complete_follow_up(execution_id, follow_up_id, later)
-                        .await?;
+                    self.store.complete_follow_up(execution_id, follow_up_id, later).await?;
                 }
             }
         }
@@ -193,13 +177,8 @@ impl Core {
                 self.cancel_descendants(child, ended.awaited_children).await;
                 Ok(ended.outcome)
             }
-            PendingFollowUp::LookBack {
-                command,
-                names,
-                since,
-            } => {
-                self.deliver_earlier_broadcasts(execution_id, command, &names, since)
-                    .await
+            PendingFollowUp::LookBack { command, names, since } => {
+                self.deliver_earlier_broadcasts(execution_id, command, &names, since).await
             }
             PendingFollowUp::TellParent { parent } => {
                 self.notify_parent(parent, execution_id).await
@@ -225,15 +204,8 @@ impl Core {
             ChildTarget::Path(path) => (Some(path), None),
             ChildTarget::CatalogId(id) => (None, Some(id)),
         };
-        let start = ChildStart {
-            child,
-            parent,
-            depth,
-            path,
-            catalog_id,
-            version: call.version,
-            payload,
-        };
+        let start =
+            ChildStart { child, parent, depth, path, catalog_id, version: call.version, payload };
         let Err(error) = self.start_child_execution(start).await else {
             return Ok(FollowUpOutcome::Done);
         };
@@ -249,11 +221,8 @@ impl Core {
             ErrorCode::Forbidden => TaskErrorKind::Auth,
             _ => TaskErrorKind::Child,
         };
-        let outcome = ChildOutcome::NotStarted {
-            error: TaskError::new(kind, error.to_string()),
-        };
-        self.report_child_end(parent, ChildEnded { child, outcome })
-            .await
+        let outcome = ChildOutcome::NotStarted { error: TaskError::new(kind, error.to_string()) };
+        self.report_child_end(parent, ChildEnded { child, outcome }).await
     }
 
     /// Cancels executions that their parent no longer awaits, and all their descendants. Returns
@@ -275,10 +244,7 @@ impl Core {
                 Ok(ended) => {
                     cancelled.extend(ended.is_new.then_some(child));
                     queue.extend(
-                        ended
-                            .awaited_children
-                            .into_iter()
-                            .map(|descendant| (child, descendant)),
+                        ended.awaited_children.into_iter().map(|descendant| (child, descendant)),
                     );
                     Ok(ended.outcome)
                 }
@@ -300,15 +266,9 @@ impl Core {
         };
         let (message, answer) = Message::new(EngineInput::Cancel(control));
         let now = self.clock.now();
-        let already_ended = |outcome| CancelledChild {
-            outcome,
-            is_new: false,
-            awaited_children: Vec::new(),
-        };
-        match self
-            .send_and_wait(child, message.cancelling_children(), answer)
-            .await
-        {
+        let already_ended =
+            |outcome| CancelledChild { outcome, is_new: false, awaited_children: Vec::new() };
+        match self.send_and_wait(child, message.cancelling_children(), answer).await {
             Ok(reply) => Ok(CancelledChild {
                 outcome: FollowUpOutcome::Done,
                 is_new: true,
@@ -342,9 +302,7 @@ impl Core {
         let Some((definition, _)) = self.load_state(execution_id).await? else {
             return Ok(FollowUpOutcome::Done);
         };
-        let awaited = names
-            .iter()
-            .map(|(name, key)| AwaitedName::new(name, key.as_ref()));
+        let awaited = names.iter().map(|(name, key)| AwaitedName::new(name, key.as_ref()));
         let filter = BroadcastFilter {
             tenant_id: definition.entry.tenant_id.clone(),
             awaited: awaited.collect(),
@@ -369,13 +327,10 @@ impl Core {
                 }
                 Err(error) => return Err(error),
             }
-            let still_waits = self
-                .load_state(execution_id)
-                .await?
-                .is_some_and(|(_, state)| {
-                    let mut waits = state.open_waits();
-                    waits.any(|wait| wait.command == command)
-                });
+            let still_waits = self.load_state(execution_id).await?.is_some_and(|(_, state)| {
+                let mut waits = state.open_waits();
+                waits.any(|wait| wait.command == command)
+            });
             if !still_waits {
                 break;
             }
@@ -406,14 +361,11 @@ impl Core {
         let Some((_, call)) = children.find(|(_, call)| call.child == child) else {
             return Ok(FollowUpOutcome::Done);
         };
-        let outcome = self
-            .load_child_end(child, call.result_step.as_ref())
-            .await?;
+        let outcome = self.load_child_end(child, call.result_step.as_ref()).await?;
         let Some(outcome) = outcome else {
             return Ok(FollowUpOutcome::Done);
         };
-        self.report_child_end(parent, ChildEnded { child, outcome })
-            .await
+        self.report_child_end(parent, ChildEnded { child, outcome }).await
     }
 
     /// Outcome of a child, with the data that its parent requested. `None` while it is running.
@@ -431,13 +383,10 @@ impl Core {
                 let execution_result = outcome.result.unwrap_or(EventData::Inline(Json::Null));
                 let step_result = match step {
                     None => None,
-                    Some(name) => self
-                        .load_state(child)
-                        .await?
-                        .and_then(|(definition, state)| {
-                            let step = definition.plan.find_step(name.as_str())?;
-                            Some(state.step_state(step)?.output.as_ref()?.data.clone())
-                        }),
+                    Some(name) => self.load_state(child).await?.and_then(|(definition, state)| {
+                        let step = definition.plan.find_step(name.as_str())?;
+                        Some(state.step_state(step)?.output.as_ref()?.data.clone())
+                    }),
                 };
                 let result = match (step, step_result) {
                     (_, Some(data)) => data,
@@ -449,9 +398,7 @@ impl Core {
             ExecutionStatus::Failed => Some(ChildOutcome::Failed {
                 error: TaskError::new(TaskErrorKind::Child, message(outcome.error)),
             }),
-            ExecutionStatus::Cancelled => Some(ChildOutcome::Cancelled {
-                reason: outcome.error,
-            }),
+            ExecutionStatus::Cancelled => Some(ChildOutcome::Cancelled { reason: outcome.error }),
             ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => None,
         })
     }

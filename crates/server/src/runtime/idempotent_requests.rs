@@ -64,9 +64,7 @@ impl Runtime {
     /// Stores the answer of a request. If that fails, the request stays in progress until another
     /// server takes it over.
     pub(crate) async fn complete_request(&self, request: ActiveRequest, outcome: RequestOutcome) {
-        let completed = self
-            .store()
-            .complete_request(request.key, request.work_id, outcome);
+        let completed = self.store().complete_request(request.key, request.work_id, outcome);
         if let Err(error) = completed.await {
             tracing::warn!(error = %error_chain(&error), "the answer of a request was not stored");
         }

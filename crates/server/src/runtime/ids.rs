@@ -126,8 +126,7 @@ impl IdAllocator {
             *count = lease.other_leases;
             is_new
         });
-        self.usable_until
-            .store(lease_until.as_micros(), Ordering::Release);
+        self.usable_until.store(lease_until.as_micros(), Ordering::Release);
         Ok(())
     }
 
@@ -243,24 +242,15 @@ mod tests {
             IdAllocator::acquire_lease(Arc::clone(&store), "other".into(), machine_id, time_at(40));
         let other = leased.await.unwrap();
         let other_id: EventId = other.mint_id(time_at(41)).unwrap();
-        assert_eq!(
-            suspended.mint_id::<EventId>(time_at(41)),
-            Err(IdAllocationError::LeaseExpired)
-        );
+        assert_eq!(suspended.mint_id::<EventId>(time_at(41)), Err(IdAllocationError::LeaseExpired));
         suspended.renew_lease(time_at(41)).await.unwrap();
-        assert_ne!(
-            other.lock_lease().machine_id,
-            suspended.lock_lease().machine_id
-        );
+        assert_ne!(other.lock_lease().machine_id, suspended.lock_lease().machine_id);
         let after: EventId = suspended.mint_id(time_at(41)).unwrap();
         assert!(before < after && after != other_id);
         // Both servers keep their machine ids.
         suspended.renew_lease(time_at(51)).await.unwrap();
         other.renew_lease(time_at(51)).await.unwrap();
-        assert_ne!(
-            other.lock_lease().machine_id,
-            suspended.lock_lease().machine_id
-        );
+        assert_ne!(other.lock_lease().machine_id, suspended.lock_lease().machine_id);
     }
 
     /// A server that requires one machine id waits for it.
@@ -283,14 +273,8 @@ mod tests {
         );
         let other = leased.await.unwrap();
         let refused = suspended.renew_lease(time_at(41)).await;
-        assert!(
-            matches!(refused, Err(MachineLeaseError::Taken { .. })),
-            "{refused:?}"
-        );
-        assert_eq!(
-            suspended.mint_id::<EventId>(time_at(41)),
-            Err(IdAllocationError::LeaseExpired)
-        );
+        assert!(matches!(refused, Err(MachineLeaseError::Taken { .. })), "{refused:?}");
+        assert_eq!(suspended.mint_id::<EventId>(time_at(41)), Err(IdAllocationError::LeaseExpired));
         other.release_lease(time_at(42)).await;
         suspended.renew_lease(time_at(43)).await.unwrap();
         suspended.mint_id::<EventId>(time_at(43)).unwrap();

@@ -19,10 +19,7 @@ impl Runtime {
         data: Option<&Json>,
     ) {
         if let Some(data) = data {
-            self.core
-                .issued_secrets
-                .get_or_create(execution_id)
-                .add_credential(kind, data);
+            self.core.issued_secrets.get_or_create(execution_id).add_credential(kind, data);
         }
     }
 

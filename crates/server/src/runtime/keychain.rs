@@ -66,9 +66,7 @@ impl KeychainCaller {
 impl KeychainKey {
     /// Returns the key within its tenant, in the format of earlier releases.
     fn to_cache_key(&self) -> Text {
-        let Self {
-            catalog_id, name, ..
-        } = self;
+        let Self { catalog_id, name, .. } = self;
         let suffix = match (self.scope, self.scoped_execution()) {
             (KeychainScope::Local, Some(execution_id)) => execution_id.to_string(),
             (KeychainScope::Shared, Some(execution_id)) => format!("shared:{execution_id}"),
@@ -79,16 +77,12 @@ impl KeychainKey {
 
     /// Execution of the key's scope. Global entries have none.
     fn scoped_execution(&self) -> Option<ExecutionId> {
-        self.execution_id
-            .filter(|_| self.scope != KeychainScope::Global)
+        self.execution_id.filter(|_| self.scope != KeychainScope::Global)
     }
 
     /// Returns this key for another execution, or for no execution.
     fn with_execution(&self, execution_id: Option<ExecutionId>) -> Self {
-        Self {
-            execution_id,
-            ..self.clone()
-        }
+        Self { execution_id, ..self.clone() }
     }
 }
 
@@ -137,26 +131,17 @@ impl Runtime {
                 sealed: Json::Null,
                 kid: keys.current().kid().clone(),
                 auto_renew,
-                created_at: previous
-                    .as_ref()
-                    .map_or(now, |previous| previous.created_at),
+                created_at: previous.as_ref().map_or(now, |previous| previous.created_at),
                 updated_at: now,
                 expires_at,
             };
             let wrapped = keys.wrap_secret(&keychain_binding(&entry), &secret);
             entry.sealed =
                 wrapped_secret_to_json(&wrapped.map_err(|error| crypto_failure(&error))?)?;
-            let put = KeychainPut {
-                entry,
-                replaces: previous.map(|previous| previous.version),
-            };
+            let put = KeychainPut { entry, replaces: previous.map(|previous| previous.version) };
             if self.store().put_keychain_entry(put).await? {
                 self.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
-                return Ok(KeychainPutResponse {
-                    status: "success".into(),
-                    cache_key,
-                    expires_at,
-                });
+                return Ok(KeychainPutResponse { status: "success".into(), cache_key, expires_at });
             }
         }
         let text = "the keychain entry is being changed concurrently; try again later";
@@ -193,20 +178,13 @@ impl Runtime {
         };
         self.add_secret_facts(|facts| facts.key_id = Some(entry.kid.clone()));
         let is_expired = entry.expires_at <= self.now();
-        let (data, renew_config) = if with_secret {
-            self.decrypt_keychain_entry(&entry)?
-        } else {
-            (None, None)
-        };
+        let (data, renew_config) =
+            if with_secret { self.decrypt_keychain_entry(&entry)? } else { (None, None) };
         if let Some(execution_id) = key.execution_id {
             self.record_issued_secret(execution_id, None, data.as_ref());
         }
         Ok(KeychainView {
-            status: if is_expired {
-                KeychainStatus::Expired
-            } else {
-                KeychainStatus::Found
-            },
+            status: if is_expired { KeychainStatus::Expired } else { KeychainStatus::Found },
             cache_key: entry.cache_key.clone(),
             data: data.filter(|_| !is_expired),
             renew_config,
@@ -221,9 +199,7 @@ impl Runtime {
         limit: PageLimit,
         cursor: Option<Text>,
     ) -> Result<KeychainList, RuntimeError> {
-        let after = cursor
-            .map(|cursor| cursor.parse::<KeychainId>())
-            .transpose();
+        let after = cursor.map(|cursor| cursor.parse::<KeychainId>()).transpose();
         let after = after.map_err(|_| {
             let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
@@ -261,18 +237,9 @@ impl Runtime {
         self.check_definition_visible(key.catalog_id).await?;
         self.check_keychain_writer(key, caller).await?;
         let cache_key = key.to_cache_key();
-        let deleted = self
-            .store()
-            .delete_keychain_entry(self.tenant(), &cache_key);
-        let status = if deleted.await? {
-            "deleted"
-        } else {
-            "not_found"
-        };
-        Ok(KeychainDeleteResponse {
-            status: status.into(),
-            cache_key,
-        })
+        let deleted = self.store().delete_keychain_entry(self.tenant(), &cache_key);
+        let status = if deleted.await? { "deleted" } else { "not_found" };
+        Ok(KeychainDeleteResponse { status: status.into(), cache_key })
     }
 
     /// Refuses a definition of another tenant, or at a path outside the caller's path restriction,
@@ -306,11 +273,7 @@ impl Runtime {
         }
         let mut expired = None;
         for cache_key in cache_keys {
-            match self
-                .store()
-                .find_keychain_entry(self.tenant(), &cache_key)
-                .await?
-            {
+            match self.store().find_keychain_entry(self.tenant(), &cache_key).await? {
                 Some(entry) if entry.expires_at > self.now() => return Ok(Some(entry)),
                 found => expired = expired.or(found),
             }
@@ -398,9 +361,7 @@ impl Runtime {
         entry: &KeychainEntry,
     ) -> Result<(Option<Json>, Option<Json>), RuntimeError> {
         let wrapped = wrapped_secret_from_json(&entry.sealed)?;
-        let secret = self
-            .encryption_keys()?
-            .unwrap_secret(&keychain_binding(entry), &wrapped);
+        let secret = self.encryption_keys()?.unwrap_secret(&keychain_binding(entry), &wrapped);
         let secret = secret.map_err(|error| crypto_failure(&error))?;
         let secret = parse(secret.as_bytes()).map_err(|_| crypto_failure(&CryptoError::Damaged))?;
         let part = |name: &str| secret.get(name).cloned();

@@ -39,14 +39,8 @@ impl Runtime {
             max: usize::try_from(request.max.get()).unwrap_or(1),
             lease: self.core.check_lease_duration(request.lease_ms)?,
         };
-        let commands = self
-            .core
-            .wait_for_commands(&queue, poller, max_wait)
-            .await?;
-        Ok(LeaseResponse {
-            commands,
-            poll_after_ms: 0,
-        })
+        let commands = self.core.wait_for_commands(&queue, poller, max_wait).await?;
+        Ok(LeaseResponse { commands, poll_after_ms: 0 })
     }
 
     /// Renews the leases of a heartbeat.
@@ -69,18 +63,12 @@ impl Runtime {
         let fences = request.leases.iter().zip(&ownership);
         let fences = fences.filter(|(_, is_own)| **is_own);
         let fences = fences.map(|(lease, _)| lease_fence(lease));
-        let mut renewed = self
-            .core
-            .store
-            .extend_leases(fences.collect(), until)
-            .await?
-            .into_iter();
+        let mut renewed = self.core.store.extend_leases(fences.collect(), until).await?.into_iter();
         let mut leases = Vec::with_capacity(request.leases.len());
         for (lease, is_own) in request.leases.iter().zip(ownership) {
             let renewed = if is_own { renewed.next() } else { None };
             leases.push(
-                self.lease_renewal_answer(lease, renewed.unwrap_or(LeaseExtension::Lost))
-                    .await?,
+                self.lease_renewal_answer(lease, renewed.unwrap_or(LeaseExtension::Lost)).await?,
             );
         }
         Ok(HeartbeatResponse { leases })
@@ -88,10 +76,7 @@ impl Runtime {
 
     /// True if a lease belongs to the caller's tenant.
     async fn owns_lease(&self, lease: &HeldLease) -> Result<bool, RuntimeError> {
-        if let Some(owner) = self
-            .core
-            .cached_command_tenant(lease.execution_id, lease.command_id)
-        {
+        if let Some(owner) = self.core.cached_command_tenant(lease.execution_id, lease.command_id) {
             return Ok(owner == *self.tenant());
         }
         match self.command_row(lease.command_id).await {
@@ -136,11 +121,7 @@ impl Runtime {
                 });
             }
         };
-        Ok(LeaseRenewal {
-            ok: true,
-            lease_until: Some(until),
-            ..answer
-        })
+        Ok(LeaseRenewal { ok: true, lease_until: Some(until), ..answer })
     }
 }
 
@@ -239,8 +220,7 @@ impl Core {
             .into_iter()
             .inspect(|leased| {
                 let issued_at = leased.issued.event.created_at;
-                self.metrics
-                    .record_lease_wait(now.duration_since(issued_at));
+                self.metrics.record_lease_wait(now.duration_since(issued_at));
             })
             .filter_map(|leased| to_leased_command(&leased, token, now))
             .collect())

@@ -48,19 +48,11 @@ impl Core {
         loop {
             let now = self.clock.now();
             let partitions_ahead = self.settings.partitions_ahead;
-            if let Err(error) = self
-                .store
-                .ensure_log_partitions(now, partitions_ahead)
-                .await
-            {
+            if let Err(error) = self.store.ensure_log_partitions(now, partitions_ahead).await {
                 tracing::error!(error = %error_chain(&error), "log partitions could not be created");
             }
-            let warnings = [
-                self.partition_warning(now).await,
-                self.outbox_warning(now).await,
-            ];
-            self.health_warnings
-                .replace_warnings(warnings.into_iter().flatten().collect());
+            let warnings = [self.partition_warning(now).await, self.outbox_warning(now).await];
+            self.health_warnings.replace_warnings(warnings.into_iter().flatten().collect());
             if !self.sleep_unless_shutdown(MAINTENANCE_INTERVAL).await {
                 return;
             }
@@ -149,18 +141,11 @@ mod tests {
             _ => Fault::None,
         };
         let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
-        let settings = Settings {
-            outbox: true,
-            ..Settings::default()
-        };
-        let runtime = Runtime::open(Arc::new(store), Arc::new(SystemClock), settings)
-            .await
-            .unwrap();
+        let settings = Settings { outbox: true, ..Settings::default() };
+        let runtime =
+            Runtime::open(Arc::new(store), Arc::new(SystemClock), settings).await.unwrap();
         let reported = runtime.core.outbox_warning(runtime.now()).await.unwrap();
-        assert_eq!(
-            (reported.check_name, reported.health),
-            ("outbox", HealthStatus::Degraded)
-        );
+        assert_eq!((reported.check_name, reported.health), ("outbox", HealthStatus::Degraded));
         // The other metrics are still rendered.
         let text = runtime.render_metrics().await.unwrap();
         assert!(text.contains("noetl_event_stream_lag_events 0\n"), "{text}");
@@ -169,15 +154,9 @@ mod tests {
 
     #[tokio::test]
     async fn dead_rows_degrade_until_discarded() {
-        let settings = Settings {
-            outbox: true,
-            outbox_max_attempts: 1,
-            ..Settings::default()
-        };
+        let settings = Settings { outbox: true, outbox_max_attempts: 1, ..Settings::default() };
         let store = Arc::new(MemoryStore::new());
-        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
-            .await
-            .unwrap();
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = Json::object([
             ("execution_id", Json::from(7)),
             ("event_id", Json::from(8)),
@@ -201,19 +180,10 @@ mod tests {
         };
         assert!(runtime.mark_outbox_failed(failed).await.unwrap().marked);
         let reported = warning().await.unwrap();
-        assert_eq!(
-            (reported.check_name, reported.health),
-            ("outbox", HealthStatus::Degraded)
-        );
-        assert!(
-            reported.reason.contains("noetl outbox dead"),
-            "{reported:?}"
-        );
+        assert_eq!((reported.check_name, reported.health), ("outbox", HealthStatus::Degraded));
+        assert!(reported.reason.contains("noetl outbox dead"), "{reported:?}");
         let outbox_ids = vec![row.outbox_id];
-        runtime
-            .discard_outbox(OutboxIds { outbox_ids })
-            .await
-            .unwrap();
+        runtime.discard_outbox(OutboxIds { outbox_ids }).await.unwrap();
         assert!(warning().await.is_none());
     }
 }

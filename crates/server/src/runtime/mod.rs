@@ -208,15 +208,7 @@ impl Runtime {
             None => (None, None),
         };
         let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
-        let parts = CoreParts {
-            store,
-            clock,
-            rng,
-            id_allocator,
-            messaging,
-            signer,
-            instance,
-        };
+        let parts = CoreParts { store, clock, rng, id_allocator, messaging, signer, instance };
         let core = Core::new(parts, settings);
         core.create_stream_cursor().await?;
         core.spawn_background_tasks();
@@ -267,10 +259,7 @@ impl Runtime {
     #[must_use]
     pub(crate) fn with_observed_seq(self, observed: ObservedSeq) -> Self {
         let observed_seq = Some(observed);
-        Self {
-            observed_seq,
-            ..self
-        }
+        Self { observed_seq, ..self }
     }
 
     pub(crate) fn observed_seq(&self) -> Option<&ObservedSeq> {
@@ -319,10 +308,7 @@ impl Runtime {
         self.core.flush_refusals(true).await;
         self.core.matcher.recheck_all();
         self.core.tasks.close();
-        if tokio::time::timeout(timeout, self.core.tasks.wait())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(timeout, self.core.tasks.wait()).await.is_err() {
             tracing::warn!("shutdown timed out before all writes were finished");
         }
         self.core.id_allocator.release_lease(self.now()).await;
@@ -530,10 +516,7 @@ impl Core {
         let last = execution.head.version.get();
         let after = ExecutionVersion::new((last - i64::from(LogPageLimit::MAX.get())).max(0))
             .unwrap_or_default();
-        let tail = self
-            .store
-            .read_events(execution.execution_id, after, LogPageLimit::MAX)
-            .await?;
+        let tail = self.store.read_events(execution.execution_id, after, LogPageLimit::MAX).await?;
         let mut events = tail.iter().rev();
         if let Some(end) = events
             .find_map(|stored| ExecutionOutcome::from_event(&decode_record(&stored.record).ok()?))

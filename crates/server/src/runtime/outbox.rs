@@ -39,9 +39,7 @@ impl Runtime {
         let now = self.now();
         let settings = self.settings();
         let claim = OutboxClaim {
-            limit: request
-                .limit
-                .map_or_else(OutboxClaimLimit::default, OutboxClaimLimit::clamped),
+            limit: request.limit.map_or_else(OutboxClaimLimit::default, OutboxClaimLimit::clamped),
             owner: settings.server_name.clone(),
             now,
             lease_until: now.saturating_add(settings.outbox_lease),
@@ -52,15 +50,9 @@ impl Runtime {
             self.record_dead_row(outbox_id);
         }
         let max_body_bytes = self.max_message_body_bytes();
-        let rows: Vec<_> = claimed
-            .rows
-            .into_iter()
-            .map(|row| to_outbox_message(row, max_body_bytes))
-            .collect();
-        Ok(OutboxClaimResponse {
-            claimed: rows.len() as u64,
-            rows,
-        })
+        let rows: Vec<_> =
+            claimed.rows.into_iter().map(|row| to_outbox_message(row, max_body_bytes)).collect();
+        Ok(OutboxClaimResponse { claimed: rows.len() as u64, rows })
     }
 
     /// Counts and logs a row that failed its last attempt.
@@ -73,9 +65,7 @@ impl Runtime {
     fn max_message_body_bytes(&self) -> usize {
         let messaging = self.core.messaging.as_ref();
         let announced = messaging.map(|messaging| messaging.link().max_payload());
-        let max_bytes = announced
-            .filter(|max| *max > 0)
-            .unwrap_or(DEFAULT_MAX_MESSAGE_BYTES);
+        let max_bytes = announced.filter(|max| *max > 0).unwrap_or(DEFAULT_MAX_MESSAGE_BYTES);
         max_bytes.saturating_sub(MESSAGE_HEADER_BYTES)
     }
 
@@ -128,10 +118,7 @@ impl Runtime {
             }
             None => 0,
         };
-        Ok(MarkFailedResponse {
-            marked: failed.is_some(),
-            available_at_in,
-        })
+        Ok(MarkFailedResponse { marked: failed.is_some(), available_at_in })
     }
 
     /// Returns the number of rows that can be claimed.
@@ -144,14 +131,8 @@ impl Runtime {
     pub async fn list_outbox(&self, filter: OutboxFilter) -> Result<OutboxList, RuntimeError> {
         let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
         let rows = self.store().list_outbox_rows(filter).await?;
-        let next_after = rows
-            .last()
-            .filter(|_| rows.len() >= limit)
-            .map(|row| row.outbox_id);
-        Ok(OutboxList {
-            rows: rows.into_iter().map(to_outbox_entry).collect(),
-            next_after,
-        })
+        let next_after = rows.last().filter(|_| rows.len() >= limit).map(|row| row.outbox_id);
+        Ok(OutboxList { rows: rows.into_iter().map(to_outbox_entry).collect(), next_after })
     }
 
     /// Returns a page of rejected events. A rejected event does not stop the others.
@@ -161,14 +142,8 @@ impl Runtime {
     ) -> Result<QuarantineList, RuntimeError> {
         let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
         let rows = self.store().list_quarantined_items(filter).await?;
-        let next_after = rows
-            .last()
-            .filter(|_| rows.len() >= limit)
-            .map(|row| row.quarantine_id);
-        Ok(QuarantineList {
-            rows: rows.into_iter().map(to_quarantine_entry).collect(),
-            next_after,
-        })
+        let next_after = rows.last().filter(|_| rows.len() >= limit).map(|row| row.quarantine_id);
+        Ok(QuarantineList { rows: rows.into_iter().map(to_quarantine_entry).collect(), next_after })
     }
 
     /// Sends dead rows again.
@@ -177,12 +152,8 @@ impl Runtime {
         request: OutboxIds,
     ) -> Result<OutboxChangeResponse, RuntimeError> {
         check_row_count(&request.outbox_ids)?;
-        let changed = self
-            .store()
-            .requeue_outbox_rows(request.outbox_ids, self.now());
-        Ok(OutboxChangeResponse {
-            changed: changed.await?,
-        })
+        let changed = self.store().requeue_outbox_rows(request.outbox_ids, self.now());
+        Ok(OutboxChangeResponse { changed: changed.await? })
     }
 
     /// Marks dead rows as published without sending them.
@@ -191,12 +162,8 @@ impl Runtime {
         request: OutboxIds,
     ) -> Result<OutboxChangeResponse, RuntimeError> {
         check_row_count(&request.outbox_ids)?;
-        let changed = self
-            .store()
-            .discard_outbox_rows(request.outbox_ids, self.now());
-        Ok(OutboxChangeResponse {
-            changed: changed.await?,
-        })
+        let changed = self.store().discard_outbox_rows(request.outbox_ids, self.now());
+        Ok(OutboxChangeResponse { changed: changed.await? })
     }
 }
 
@@ -218,10 +185,7 @@ fn to_attempt_number(number: i64) -> u32 {
 }
 
 fn outbox_mark(outbox_id: OutboxId, attempts: Option<u32>) -> OutboxMark {
-    OutboxMark {
-        outbox_id,
-        attempts,
-    }
+    OutboxMark { outbox_id, attempts }
 }
 
 /// Converts a claimed row for its publisher. An event that exceeds the broker's limit is sent by
@@ -290,14 +254,9 @@ mod tests {
 
     #[tokio::test]
     async fn oversized_event_is_sent_by_reference() {
-        let settings = Settings {
-            outbox: true,
-            ..Settings::default()
-        };
+        let settings = Settings { outbox: true, ..Settings::default() };
         let store = Arc::new(MemoryStore::new());
-        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
-            .await
-            .unwrap();
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = |number: i64, bytes: usize| {
             Json::object([
                 ("execution_id", Json::from(7)),
@@ -328,10 +287,7 @@ mod tests {
         assert_eq!(reference.get("ref").and_then(Json::as_str), Some(&*address));
         let fetched = runtime.streamed_event(execution_id, seq).await.unwrap();
         let digest = sha256(&fetched).to_string();
-        assert_eq!(
-            reference.get("sha256").and_then(Json::as_str),
-            Some(&*digest)
-        );
+        assert_eq!(reference.get("sha256").and_then(Json::as_str), Some(&*digest));
         let bytes = reference.get("bytes").and_then(Json::as_u64);
         assert_eq!(bytes, Some(fetched.len() as u64));
         assert!(rows[1].payload.as_str().len() < MESSAGE_HEADER_BYTES);
@@ -349,9 +305,7 @@ mod tests {
             ..Settings::default()
         };
         let store = Arc::new(MemoryStore::new());
-        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
-            .await
-            .unwrap();
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = Json::object([("execution_id", Json::from(7)), ("event_id", Json::from(8))]);
         let events = vec![event];
         let projected =

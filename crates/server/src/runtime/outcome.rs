@@ -17,16 +17,11 @@ pub(crate) struct ExecutionOutcome {
 impl ExecutionOutcome {
     /// Returns the outcome that a terminal event records.
     pub(crate) fn from_event(event: &Event) -> Option<Self> {
-        let with_status = |status| Self {
-            status,
-            result: None,
-            error: None,
-        };
+        let with_status = |status| Self { status, result: None, error: None };
         match &event.kind {
-            EventKind::PlaybookCompleted { result } => Some(Self {
-                result: result.clone(),
-                ..with_status(ExecutionStatus::Completed)
-            }),
+            EventKind::PlaybookCompleted { result } => {
+                Some(Self { result: result.clone(), ..with_status(ExecutionStatus::Completed) })
+            }
             EventKind::PlaybookFailed(failed) => Some(Self {
                 error: Some(failed.error.message.clone()),
                 ..with_status(ExecutionStatus::Failed)

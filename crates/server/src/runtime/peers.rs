@@ -84,11 +84,7 @@ async fn wait_for_peer_count(
     peer_count: &mut watch::Receiver<usize>,
     predicate: impl Fn(usize) -> bool,
 ) {
-    if peer_count
-        .wait_for(|peer_count| predicate(*peer_count))
-        .await
-        .is_err()
-    {
+    if peer_count.wait_for(|peer_count| predicate(*peer_count)).await.is_err() {
         // The sender is gone: the count never changes again.
         std::future::pending::<()>().await;
     }
@@ -109,11 +105,7 @@ impl Core {
         }
         // With NATS, commands are announced there.
         let backlog = if self.is_nats_connected() { 0 } else { backlog };
-        let change = if has_ended {
-            LogChange::End
-        } else {
-            LogChange::Events
-        };
+        let change = if has_ended { LogChange::End } else { LogChange::Events };
         self.peers.add_wakeups(|wakeups| {
             if backlog > 0 {
                 wakeups.add_queue(queue.clone(), backlog);
@@ -125,8 +117,7 @@ impl Core {
     /// Notifies the peers that commands went back to their queues.
     pub(super) fn notify_peers_of_requeue(&self) {
         if self.peers.is_channel_open() {
-            self.peers
-                .add_wakeups(|wakeups| wakeups.queues = WakeupSet::All);
+            self.peers.add_wakeups(|wakeups| wakeups.queues = WakeupSet::All);
         }
     }
 
@@ -145,10 +136,7 @@ impl Core {
             if self.shutdown.run_until_cancelled(has_peers).await.is_none() {
                 return;
             }
-            let opened = self
-                .shutdown
-                .run_until_cancelled(self.store.open_notify_channel())
-                .await;
+            let opened = self.shutdown.run_until_cancelled(self.store.open_notify_channel()).await;
             let ended = match opened {
                 // The store is never shared, or the process is shutting down.
                 Some(Ok(None)) | None => return,
@@ -172,10 +160,7 @@ impl Core {
                 ChannelEnd::Failed(_) => {}
             }
             failures += 1;
-            if !self
-                .sleep_unless_shutdown(rng::backoff_delay(&*self.rng, failures))
-                .await
-            {
+            if !self.sleep_unless_shutdown(rng::backoff_delay(&*self.rng, failures)).await {
                 return;
             }
         }
@@ -189,8 +174,7 @@ impl Core {
         let open_guard = ChannelOpenGuard(&self.peers);
         // Wakeups in both directions may have been missed while there was no channel.
         self.apply_wakeups(Wakeup::WAKE_ALL);
-        self.peers
-            .add_wakeups(|wakeups| *wakeups = Wakeup::WAKE_ALL);
+        self.peers.add_wakeups(|wakeups| *wakeups = Wakeup::WAKE_ALL);
         let mut not_before = Instant::now();
         let ended = loop {
             tokio::select! {
@@ -235,8 +219,7 @@ impl Core {
             WakeupSet::All => self.followers.notify_all(),
             WakeupSet::Only(executions) => {
                 for (execution_id, change) in executions {
-                    self.followers
-                        .notify_changed(execution_id, change == LogChange::End);
+                    self.followers.notify_changed(execution_id, change == LogChange::End);
                 }
             }
         }
@@ -247,8 +230,7 @@ impl Core {
 
     /// Wakes the readers of the feed of all events.
     pub(super) fn notify_log_growth(&self) {
-        self.append_count
-            .send_modify(|count| *count = count.wrapping_add(1));
+        self.append_count.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 

@@ -43,11 +43,8 @@ const PLATFORM_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Stream consumer of the projector. A failed message is redelivered for some minutes and then
 /// dropped: the server has logged each failure, and messages of an execution that is permanently
 /// gone would otherwise be redelivered forever.
-const PROJECTOR_CONSUMER: ConsumerSpec = ConsumerSpec {
-    name: "noetl_projector",
-    ack_wait: Duration::from_mins(1),
-    max_deliver: 20,
-};
+const PROJECTOR_CONSUMER: ConsumerSpec =
+    ConsumerSpec { name: "noetl_projector", ack_wait: Duration::from_mins(1), max_deliver: 20 };
 
 /// Dedup window in which a run has at most one successor across all servers.
 const SUCCESSOR_DEDUP_SECS: i64 = 3600;
@@ -146,8 +143,7 @@ impl Runtime {
                 key: format!("{CLEANUP_PATH}:{due}").into(),
                 window_secs: Some(DAY_MS / 1000),
             };
-            self.launch_system_playbook(CLEANUP_PATH, Some(payload), Some(key))
-                .await?;
+            self.launch_system_playbook(CLEANUP_PATH, Some(payload), Some(key)).await?;
         }
         *last_cleanup = Some(due);
         Ok(())
@@ -158,10 +154,7 @@ impl Runtime {
         let Some(messaging) = &self.core.messaging else {
             return Ok(false);
         };
-        let ensured = messaging
-            .link()
-            .ensure_consumer(STREAM, &PROJECTOR_CONSUMER)
-            .await;
+        let ensured = messaging.link().ensure_consumer(STREAM, &PROJECTOR_CONSUMER).await;
         ensured.map_err(|error| RuntimeError::refused(ErrorCode::UpstreamFailed, error.to_string()))
     }
 
@@ -211,10 +204,7 @@ impl Runtime {
             Some(_) | None => newest,
         };
         for _ in 0..MAX_SUCCESSORS {
-            if previous
-                .as_ref()
-                .is_some_and(|previous| !self.allows_successor(previous))
-            {
+            if previous.as_ref().is_some_and(|previous| !self.allows_successor(previous)) {
                 return Ok(());
             }
             let previous_id = previous.map_or(0, |previous| previous.execution_id.get());
@@ -227,13 +217,7 @@ impl Runtime {
                 return Ok(());
             }
             let successor_id = started.execution_id;
-            state.successors.insert(
-                path,
-                KnownSuccessor {
-                    newest_id,
-                    execution_id: successor_id,
-                },
-            );
+            state.successors.insert(path, KnownSuccessor { newest_id, execution_id: successor_id });
             previous = self.store().find_execution(successor_id).await?;
         }
         Ok(())
@@ -334,12 +318,7 @@ mod tests {
             after: None,
             limit: PageLimit::MAX,
         };
-        runtime
-            .store()
-            .list_executions(filter)
-            .await
-            .unwrap()
-            .executions
+        runtime.store().list_executions(filter).await.unwrap().executions
     }
 
     async fn cancel_run(runtime: &Runtime, execution: &Execution) {
@@ -353,9 +332,7 @@ mod tests {
         runtime: &Runtime,
         path: &'static str,
     ) -> Result<(), RuntimeError> {
-        runtime
-            .launch_successor(path, &mut PlatformCheckState::default())
-            .await
+        runtime.launch_successor(path, &mut PlatformCheckState::default()).await
     }
 
     #[tokio::test]
@@ -374,21 +351,15 @@ mod tests {
             let open = open.next().unwrap();
             cancel_run(&behind, open).await;
             // A check is not a duplicate message, so no log records one.
-            let log = store.read_events(
-                open.execution_id,
-                ExecutionVersion::EMPTY,
-                LogPageLimit::MAX,
-            );
+            let log =
+                store.read_events(open.execution_id, ExecutionVersion::EMPTY, LogPageLimit::MAX);
             let log = log.await.unwrap();
             let is_duplicate_event = |event: &StoredEvent| {
                 let name = &event.record.event.event_type;
                 name.as_str().contains("deduplicated")
             };
             assert!(!log.iter().any(is_duplicate_event));
-            behind
-                .launch_successor(PUBLISHER_PATH, &mut state)
-                .await
-                .unwrap();
+            behind.launch_successor(PUBLISHER_PATH, &mut state).await.unwrap();
             // A check while a run is open changes nothing.
             launch_without_state(&ahead, PUBLISHER_PATH).await.unwrap();
         }
@@ -400,10 +371,7 @@ mod tests {
         cancel_run(&behind, &open(list_runs(&behind, PUBLISHER_PATH).await)).await;
         let mut new_state = PlatformCheckState::default();
         for _ in 0..2 {
-            ahead
-                .launch_successor(PUBLISHER_PATH, &mut new_state)
-                .await
-                .unwrap();
+            ahead.launch_successor(PUBLISHER_PATH, &mut new_state).await.unwrap();
         }
         assert!(ahead.has_open_execution(PUBLISHER_PATH).await.unwrap());
     }
@@ -419,9 +387,7 @@ mod tests {
             );
             first.and(second).and(third).unwrap();
             // A late server starts nothing either.
-            launch_without_state(&servers[2], PROJECTOR_PATH)
-                .await
-                .unwrap();
+            launch_without_state(&servers[2], PROJECTOR_PATH).await.unwrap();
             let runs = list_runs(&servers[0], PROJECTOR_PATH).await;
             assert_eq!(runs.len(), round);
             assert!(servers[0].has_open_execution(PROJECTOR_PATH).await.unwrap());

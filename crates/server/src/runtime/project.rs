@@ -77,9 +77,7 @@ impl Runtime {
             envelopes.push(self.to_event_envelope(event)?);
         }
         let totals = self.copy_events("materializer", envelopes, scope).await?;
-        self.metrics()
-            .platform()
-            .count_materialized(totals.projected);
+        self.metrics().platform().count_materialized(totals.projected);
         Ok(MaterializeResponse {
             materialized: totals.projected,
             duplicates: totals.duplicates,
@@ -95,9 +93,7 @@ impl Runtime {
         };
         let mut envelope = JsonMap::new();
         for (key, value) in event.iter() {
-            let renamed = ENVELOPE_FIELD_NAMES
-                .iter()
-                .find(|(reported, _)| *reported == &**key);
+            let renamed = ENVELOPE_FIELD_NAMES.iter().find(|(reported, _)| *reported == &**key);
             let name = renamed.map_or(&**key, |(_, name)| *name);
             // If both names are present, the envelope's name takes precedence.
             if name == &**key || !event.contains_key(name) {
@@ -166,13 +162,10 @@ impl Runtime {
         }
         if totals.projected > 0 {
             // Wakes the readers of the log.
-            self.core
-                .append_count
-                .send_modify(|count| *count = count.wrapping_add(1));
+            self.core.append_count.send_modify(|count| *count = count.wrapping_add(1));
         }
         totals.rejected.sort_by_key(|rejected| rejected.index);
-        self.quarantine_rejected(source, &events, &totals.rejected)
-            .await?;
+        self.quarantine_rejected(source, &events, &totals.rejected).await?;
         Ok(totals)
     }
 
@@ -190,10 +183,7 @@ impl Runtime {
         let mut quarantined = Vec::with_capacity(rejected.len());
         for event in rejected {
             self.metrics().platform().count_rejected(event.code);
-            let raw = events
-                .get(event.index)
-                .map(to_canonical)
-                .unwrap_or_default();
+            let raw = events.get(event.index).map(to_canonical).unwrap_or_default();
             let raw = String::from_utf8_lossy(&raw);
             let raw: String = raw.chars().take(MAX_QUARANTINED_CHARS).collect();
             quarantined.push(QuarantinedItem {
@@ -205,11 +195,7 @@ impl Runtime {
                 created_at: now,
             });
         }
-        tracing::warn!(
-            count = quarantined.len(),
-            source,
-            "events could not be copied"
-        );
+        tracing::warn!(count = quarantined.len(), source, "events could not be copied");
         Ok(self.store().quarantine_items(quarantined).await?)
     }
 
@@ -231,16 +217,13 @@ impl Runtime {
                 Ok(advanced) => response.advanced.push(advanced),
                 Err(error) => {
                     tracing::warn!(error = %error_chain(&error), %execution_id, "the read model of an execution was not advanced");
-                    response.failed.push(AdvanceFailure {
-                        execution_id,
-                        error: error.into_problem().detail,
-                    });
+                    response
+                        .failed
+                        .push(AdvanceFailure { execution_id, error: error.into_problem().detail });
                 }
             }
         }
-        self.metrics()
-            .platform()
-            .count_advanced(response.advanced.len());
+        self.metrics().platform().count_advanced(response.advanced.len());
         Ok(response)
     }
 
@@ -306,17 +289,12 @@ impl Runtime {
         let after = ExecutionVersion::new((last - i64::from(TERMINAL_SCAN_EVENTS)).max(0))
             .unwrap_or_default();
         let page = LogPageLimit::clamped(TERMINAL_SCAN_EVENTS);
-        let tail = self
-            .store()
-            .read_events(row.execution_id, after, page)
-            .await?;
+        let tail = self.store().read_events(row.execution_id, after, page).await?;
         let view = &row.view;
         let is_terminal_event = |event: &StoredEvent| {
             let event = &event.record.event;
-            let terminal_status = event
-                .event_type
-                .resolved_type()
-                .and_then(EventType::terminal_status);
+            let terminal_status =
+                event.event_type.resolved_type().and_then(EventType::terminal_status);
             terminal_status == Some(view.status) && Some(event.created_at) == view.ended_at
         };
         let error_of = |event: &StoredEvent| match row.facts.origin {
@@ -354,9 +332,7 @@ impl Runtime {
         tracing::warn!(%execution_id, %log_status, "the row of an execution is rebuilt from its log");
         // If the log has grown meanwhile, that append has written the row.
         let version = row.head.version;
-        let written = self
-            .store()
-            .rewrite_execution_view(execution_id, version, view);
+        let written = self.store().rewrite_execution_view(execution_id, version, view);
         written.await.map(drop)?;
         Ok(())
     }

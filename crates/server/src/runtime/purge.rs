@@ -32,12 +32,8 @@ impl Runtime {
             retention_cutoff(now, days)
                 .map_err(|error| purge_out_of_range(name, &error.to_string()))
         };
-        let command_days = request
-            .command_retention_days
-            .unwrap_or(DEFAULT_COMMAND_RETENTION_DAYS);
-        let minutes = request
-            .runtime_stale_minutes
-            .unwrap_or(DEFAULT_STALE_MINUTES);
+        let command_days = request.command_retention_days.unwrap_or(DEFAULT_COMMAND_RETENTION_DAYS);
+        let minutes = request.runtime_stale_minutes.unwrap_or(DEFAULT_STALE_MINUTES);
         let event_days = request.event_retention_days.unwrap_or(0);
         let plan = PurgePlan {
             commands_before: days("command_retention_days", command_days)?,
@@ -61,10 +57,7 @@ impl Runtime {
         }
         let mut skipped: Vec<_> = purged.skipped.into_iter().map(skipped_partition).collect();
         skipped.extend(purged.clock_skew.map(clock_skew_skip));
-        let names = purged
-            .dropped
-            .into_iter()
-            .map(|dropped| dropped.partition.name);
+        let names = purged.dropped.into_iter().map(|dropped| dropped.partition.name);
         let event_partitions_dropped: Vec<Text> = names.collect();
         Ok(PurgeResponse {
             commands_purged: purged.commands,
@@ -133,19 +126,13 @@ fn skipped_partition(old: OldPartition) -> SkippedPartition {
         }
         None => "it is still in use".to_owned(),
     };
-    SkippedPartition {
-        partition,
-        reason: reason.into(),
-    }
+    SkippedPartition { partition, reason: reason.into() }
 }
 
 /// If two clocks disagree, neither can be trusted for deletion.
 fn clock_skew_skip(difference: Millis) -> SkippedPartition {
     let minutes = difference.as_ms() / 60_000;
-    tracing::warn!(
-        minutes,
-        "the clocks of server and store differ; no log partition is dropped"
-    );
+    tracing::warn!(minutes, "the clocks of server and store differ; no log partition is dropped");
     SkippedPartition {
         partition: "*".into(),
         reason: format!("the clocks of server and store differ by {minutes} minutes").into(),

@@ -117,18 +117,12 @@ impl TenantQuota {
             return QuotaDecision::NeedsCount;
         }
         usage.pending_starts += 1;
-        let admission = StartAdmission {
-            tenant: Arc::clone(self),
-            is_committed: false,
-        };
+        let admission = StartAdmission { tenant: Arc::clone(self), is_committed: false };
         if now.saturating_duration_since(count.counted_at) < MAX_COUNT_AGE {
             return QuotaDecision::Admit(admission);
         }
         // Prevents the next starts from refreshing the count too.
-        usage.live_count = Some(LiveCount {
-            counted_at: now,
-            ..count
-        });
+        usage.live_count = Some(LiveCount { counted_at: now, ..count });
         QuotaDecision::AdmitStale(admission)
     }
 
@@ -145,10 +139,8 @@ impl Core {
         self: &Arc<Self>,
         tenant_id: &TenantId,
     ) -> Result<StartAdmission, RuntimeError> {
-        let (tenant, limit) = (
-            self.quota.tenant_quota(tenant_id),
-            self.settings.max_live_executions,
-        );
+        let (tenant, limit) =
+            (self.quota.tenant_quota(tenant_id), self.settings.max_live_executions);
         let now = Instant::now();
         match tenant.try_admit(limit, now) {
             QuotaDecision::Admit(admission) => return Ok(admission),
@@ -232,10 +224,7 @@ workflow:
 ";
 
     async fn open_server_with_limit(store: Arc<dyn Store>, limit: u32) -> Runtime {
-        let settings = Settings {
-            max_live_executions: limit,
-            ..Settings::default()
-        };
+        let settings = Settings { max_live_executions: limit, ..Settings::default() };
         let opened = Runtime::open(store, Arc::new(SystemClock), settings).await;
         let runtime = opened.unwrap();
         let request = RegisterRequest {
@@ -248,10 +237,8 @@ workflow:
     }
 
     async fn start_execution(runtime: &Runtime) -> Result<(), Option<ErrorCode>> {
-        let request = ExecuteRequest {
-            path: Some("waits".parse().unwrap()),
-            ..ExecuteRequest::default()
-        };
+        let request =
+            ExecuteRequest { path: Some("waits".parse().unwrap()), ..ExecuteRequest::default() };
         let started = runtime.execute(request).await;
         started.map(drop).map_err(|error| error.code())
     }

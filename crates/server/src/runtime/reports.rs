@@ -39,12 +39,8 @@ impl Runtime {
         )?;
         let started_at = tokio::time::Instant::now();
         let reports = request.reports.into_iter();
-        let reports = reports
-            .map(|report| (report.execution_id, report))
-            .collect();
-        let reports = self
-            .redact_issued_secrets(reports, CommandReport::redact_secrets)
-            .await?;
+        let reports = reports.map(|report| (report.execution_id, report)).collect();
+        let reports = self.redact_issued_secrets(reports, CommandReport::redact_secrets).await?;
         let pending: Vec<_> = reports
             .into_iter()
             .map(|report| {
@@ -61,16 +57,12 @@ impl Runtime {
         let mut commands = Vec::new();
         for (subject, answer) in pending {
             let answer = wait_for_reply(answer).await;
-            self.core
-                .metrics
-                .record_report_latency(started_at.elapsed());
+            self.core.metrics.record_report_latency(started_at.elapsed());
             let result = to_report_result(subject.command_id, answer, &mut commands);
             results.push(self.resolve_forgotten_command(&subject, result).await);
         }
         if let Some(poll_request) = &poll_request {
-            self.core
-                .fill_from_backlog(poll_request, &mut commands)
-                .await;
+            self.core.fill_from_backlog(poll_request, &mut commands).await;
         }
         Ok(ReportResponse { results, commands })
     }
@@ -111,12 +103,8 @@ impl Runtime {
         if result.code != Some(ErrorCode::NotFound) {
             return result;
         }
-        let with_status = |status, code| ReportResult {
-            status,
-            code,
-            detail: None,
-            ..result.clone()
-        };
+        let with_status =
+            |status, code| ReportResult { status, code, detail: None, ..result.clone() };
         let row = match self.command_row(subject.command_id).await {
             Ok(row) => Some(row).filter(|row| row.execution_id == subject.execution_id),
             Err(RuntimeError::Refused(_)) => None,
@@ -173,10 +161,7 @@ impl Core {
         if remaining == 0 || !self.matcher.backlog_mark(&poll_request.pool).has_backlog {
             return;
         }
-        match self
-            .grant_leases(&poll_request.pool, &poll_request.poller, remaining)
-            .await
-        {
+        match self.grant_leases(&poll_request.pool, &poll_request.poller, remaining).await {
             Ok(leased) => commands.extend(leased),
             // The reports are processed anyway, and the worker polls again.
             Err(error) => {
@@ -190,46 +175,36 @@ impl Core {
 fn to_report_message(
     report: CommandReport,
     worker: &WorkerId,
-) -> (
-    Message,
-    tokio::sync::oneshot::Receiver<Result<MessageReply, RuntimeError>>,
-) {
+) -> (Message, tokio::sync::oneshot::Receiver<Result<MessageReply, RuntimeError>>) {
     let fence = lease_fence(&HeldLease {
         execution_id: report.execution_id,
         command_id: report.command_id,
         lease_token: report.lease_token,
         attempt: report.attempt,
     });
-    let (message, answer) = Message::new(EngineInput::Report(Box::new(to_engine_report(
-        report, worker,
-    ))));
+    let (message, answer) =
+        Message::new(EngineInput::Report(Box::new(to_engine_report(report, worker))));
     (message.with_fence(fence), answer)
 }
 
 fn to_engine_report(report: CommandReport, worker: &WorkerId) -> WorkerReport {
-    let retries = report
-        .retries
-        .into_iter()
-        .map(|retry| command_machine::RetriedCall {
-            error: retry.error,
-            attempt: retry.attempt,
-            retry_in: retry.retry_in_ms,
-            at: retry.at,
-        });
-    let tasks = report
-        .tasks
-        .into_iter()
-        .map(|task| command_machine::TaskReport {
-            label: task.label,
-            status: match task.status {
-                TaskStatus::Ok => command_machine::TaskStatus::Ok,
-                TaskStatus::Error => command_machine::TaskStatus::Error,
-            },
-            attempts: task.attempts,
-            duration: task.duration_ms.map(Millis::from_ms),
-            stdout: task.stdout,
-            stderr: task.stderr,
-        });
+    let retries = report.retries.into_iter().map(|retry| command_machine::RetriedCall {
+        error: retry.error,
+        attempt: retry.attempt,
+        retry_in: retry.retry_in_ms,
+        at: retry.at,
+    });
+    let tasks = report.tasks.into_iter().map(|task| command_machine::TaskReport {
+        label: task.label,
+        status: match task.status {
+            TaskStatus::Ok => command_machine::TaskStatus::Ok,
+            TaskStatus::Error => command_machine::TaskStatus::Error,
+        },
+        attempts: task.attempts,
+        duration: task.duration_ms.map(Millis::from_ms),
+        stdout: task.stdout,
+        stderr: task.stderr,
+    });
     let result = TaskResult {
         data: EventData::Inline(report.result.clone().unwrap_or(Json::Null)),
         labels: report.labels,
@@ -246,19 +221,14 @@ fn to_engine_report(report: CommandReport, worker: &WorkerId) -> WorkerReport {
         ReportStatus::Completed => ReportOutcome::Completed(result),
         ReportStatus::Failed => ReportOutcome::Failed {
             error: report.error.unwrap_or_else(|| {
-                TaskError::new(
-                    TaskErrorKind::Unknown,
-                    "the worker reported no error message",
-                )
+                TaskError::new(TaskErrorKind::Unknown, "the worker reported no error message")
             }),
             result,
         },
-        ReportStatus::Suspended => ReportOutcome::Suspended {
-            started: report.result.unwrap_or(Json::Null),
-        },
-        ReportStatus::Progress => ReportOutcome::Running {
-            progress: report.result,
-        },
+        ReportStatus::Suspended => {
+            ReportOutcome::Suspended { started: report.result.unwrap_or(Json::Null) }
+        }
+        ReportStatus::Progress => ReportOutcome::Running { progress: report.result },
     };
     WorkerReport {
         command: report.command_id,
@@ -277,10 +247,7 @@ fn to_frame_report(frame: FrameReport) -> command_machine::FrameReport {
     let errors = frame
         .errors
         .into_iter()
-        .map(|row_error| command_machine::RowError {
-            row: row_error.row,
-            error: row_error.error,
-        });
+        .map(|row_error| command_machine::RowError { row: row_error.row, error: row_error.error });
     command_machine::FrameReport {
         rows: frame.rows,
         done: frame.done,
@@ -296,13 +263,7 @@ fn to_report_result(
     answer: Result<MessageReply, RuntimeError>,
     commands: &mut Vec<LeasedCommand>,
 ) -> ReportResult {
-    let result = |status, code| ReportResult {
-        command_id,
-        status,
-        seq: None,
-        code,
-        detail: None,
-    };
+    let result = |status, code| ReportResult { command_id, status, seq: None, code, detail: None };
     match answer {
         Ok(reply) => {
             commands.extend(reply.leased);
@@ -313,10 +274,7 @@ fn to_report_result(
                 Some(InputVerdict::Duplicate) => (ReportDisposition::Duplicate, None),
                 Some(InputVerdict::Ignored(code)) => (ReportDisposition::Ignored, Some(code)),
             };
-            ReportResult {
-                seq: Seq::new(reply.version.get()).ok(),
-                ..result(status, code)
-            }
+            ReportResult { seq: Seq::new(reply.version.get()).ok(), ..result(status, code) }
         }
         Err(error) => {
             let problem = error.into_problem();

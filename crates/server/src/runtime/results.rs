@@ -42,11 +42,7 @@ mod tests {
     fn parses_result_uri() {
         let parsed = parse_result_uri("noetl://execution/7/result/load/9").unwrap();
         assert_eq!((parsed.0.get(), parsed.1.get()), (7, 9));
-        for wrong in [
-            "",
-            "noetl://execution/7/result/9",
-            "noetl://execution/x/result/load/9",
-        ] {
+        for wrong in ["", "noetl://execution/7/result/9", "noetl://execution/x/result/load/9"] {
             assert_eq!(parse_result_uri(wrong), None, "{wrong}");
         }
     }

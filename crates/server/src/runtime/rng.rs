@@ -23,9 +23,7 @@ pub(crate) fn random_lease_token(rng: &dyn RandomSource) -> LeaseToken {
 
 /// Returns the delay before a retry, with jitter. Retries are numbered from 0.
 pub(crate) fn backoff_delay(rng: &dyn RandomSource, retry: u32) -> Duration {
-    let max_delay = FIRST_BACKOFF_DELAY
-        .saturating_mul(1 << retry.min(10))
-        .min(MAX_BACKOFF_DELAY);
+    let max_delay = FIRST_BACKOFF_DELAY.saturating_mul(1 << retry.min(10)).min(MAX_BACKOFF_DELAY);
     let [jitter] = random_bytes::<1>(rng);
     max_delay.mul_f64(0.5 + f64::from(jitter) / 510.0)
 }

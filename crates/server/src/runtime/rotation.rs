@@ -39,11 +39,7 @@ impl Runtime {
     pub(crate) async fn key_status(&self) -> Result<KeyStatus, RuntimeError> {
         let current = self.encryption_keys()?.current().kid().clone();
         let counts = self.store().count_secrets_by_key().await?;
-        Ok(KeyStatus {
-            current,
-            credential: counts.credentials,
-            keychain: counts.keychain,
-        })
+        Ok(KeyStatus { current, credential: counts.credentials, keychain: counts.keychain })
     }
 
     async fn rotate_keys(
@@ -55,16 +51,11 @@ impl Runtime {
         self.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
         // Each table is counted when it is done, because the next one may fail.
         let metrics = self.metrics().secrets();
-        let credential = self
-            .rotate_credential_table(keys, tenant_id.clone(), request)
-            .await?;
+        let credential = self.rotate_credential_table(keys, tenant_id.clone(), request).await?;
         metrics.count_rotated(credential.summary);
         let keychain = self.rotate_keychain_table(keys, tenant_id, request).await?;
         metrics.count_rotated(keychain.summary);
-        Ok(WalletRotation {
-            credential,
-            keychain,
-        })
+        Ok(WalletRotation { credential, keychain })
     }
 
     async fn rotate_credential_table(
@@ -82,19 +73,13 @@ impl Runtime {
         };
         let mut rotation = TableRotation::default();
         for _ in 0..request.max_batches {
-            let page = self
-                .store()
-                .list_credentials(filter.clone(), rotation_page_limit(request));
+            let page = self.store().list_credentials(filter.clone(), rotation_page_limit(request));
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.credential_id);
             for credential in page {
                 let id = credential.credential_id.get();
-                count_rotated(
-                    &mut rotation,
-                    id,
-                    self.rewrap_credential(keys, credential).await,
-                );
+                count_rotated(&mut rotation, id, self.rewrap_credential(keys, credential).await);
             }
         }
         Ok(rotation)
@@ -114,19 +99,14 @@ impl Runtime {
         };
         let mut rotation = TableRotation::default();
         for _ in 0..request.max_batches {
-            let page = self
-                .store()
-                .list_keychain_entries(filter.clone(), rotation_page_limit(request));
+            let page =
+                self.store().list_keychain_entries(filter.clone(), rotation_page_limit(request));
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.keychain_id);
             for entry in page {
                 let id = entry.keychain_id.get();
-                count_rotated(
-                    &mut rotation,
-                    id,
-                    self.rewrap_keychain_entry(keys, entry).await,
-                );
+                count_rotated(&mut rotation, id, self.rewrap_keychain_entry(keys, entry).await);
             }
         }
         Ok(rotation)
@@ -143,11 +123,7 @@ impl Runtime {
         };
         let put = CredentialPut {
             replaces: Some(stored.version),
-            credential: Credential {
-                sealed,
-                kid,
-                ..stored
-            },
+            credential: Credential { sealed, kid, ..stored },
         };
         Ok(self.store().put_credential(put).await?)
     }
@@ -163,11 +139,7 @@ impl Runtime {
         };
         let put = KeychainPut {
             replaces: Some(stored.version),
-            entry: KeychainEntry {
-                sealed,
-                kid,
-                ..stored
-            },
+            entry: KeychainEntry { sealed, kid, ..stored },
         };
         Ok(self.store().put_keychain_entry(put).await?)
     }

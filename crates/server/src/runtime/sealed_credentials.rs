@@ -16,8 +16,7 @@ impl Runtime {
     ) -> Result<SealedCredential, RuntimeError> {
         self.check_credential_request(&request).await?;
         let execution_id = Some(request.execution_id);
-        self.reveal_sealed_credential(&request.name, &request.worker_id, execution_id)
-            .await
+        self.reveal_sealed_credential(&request.name, &request.worker_id, execution_id).await
     }
 
     /// Returns a credential that only the worker can decrypt, for a secrets admin. No execution is

@@ -40,10 +40,7 @@ impl Runtime {
     /// Returns a handle whose calls add to this collection.
     #[must_use]
     pub(crate) fn with_secret_audit(self, secret_audit: Option<SecretAuditContext>) -> Self {
-        Self {
-            secret_audit,
-            ..self
-        }
+        Self { secret_audit, ..self }
     }
 
     /// Adds facts about the operation, if it is audited.
@@ -96,10 +93,7 @@ impl Runtime {
         // The answer has a single page, so all pages of the store are read.
         while remaining > 0 {
             let limit = PageLimit::clamped(remaining.into());
-            let page = self
-                .store()
-                .list_secret_audit_entries(filter.clone(), limit)
-                .await?;
+            let page = self.store().list_secret_audit_entries(filter.clone(), limit).await?;
             let Some(last) = page.last() else { break };
             filter.before = Some((last.content.occurred_at, last.content.audit_id));
             remaining -= limit.get();

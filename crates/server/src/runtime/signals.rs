@@ -41,24 +41,16 @@ impl Runtime {
             ..IncomingSignal::new(request.name)
         };
         let (message, answer) = Message::new(EngineInput::Signal(Box::new(signal)));
-        let key = self
-            .work_id
-            .map(|work| IdempotencyKey::for_work_part(work, 0));
+        let key = self.work_id.map(|work| IdempotencyKey::for_work_part(work, 0));
         let message = message.with_reserved_keys(ReservedKeys {
             dedup: None,
             idempotency: key.map(|key| key.into_record(&Json::Null, self.now())),
         });
-        let reply = self
-            .core
-            .send_and_wait(execution_id, message, answer)
-            .await?;
+        let reply = self.core.send_and_wait(execution_id, message, answer).await?;
         if reply.earlier.is_some() {
             // Another server processed the signal and failed before it could return the outcome.
             let row = self.visible_execution(execution_id).await?;
-            return Ok(SignalResponse {
-                seq: row.head.version.get(),
-                delivered: false,
-            });
+            return Ok(SignalResponse { seq: row.head.version.get(), delivered: false });
         }
         Ok(SignalResponse {
             seq: reply.version.get(),
@@ -73,10 +65,8 @@ impl Runtime {
         actor: Option<Text>,
         request: SignalRequest,
     ) -> Result<BroadcastResponse, RuntimeError> {
-        let reserved = [
-            noetl_engine::event::APPROVAL_SIGNAL,
-            noetl_engine::event::CHILD_ENDED_SIGNAL,
-        ];
+        let reserved =
+            [noetl_engine::event::APPROVAL_SIGNAL, noetl_engine::event::CHILD_ENDED_SIGNAL];
         if reserved.iter().any(|name| request.name == **name) {
             let text = format!("the name `{}` is reserved", request.name);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
@@ -113,10 +103,7 @@ impl Runtime {
         };
         self.store().put_broadcast(stored).await?;
         let delivered = self.deliver_broadcast(&signal).await?;
-        Ok(BroadcastResponse {
-            signal_id,
-            delivered,
-        })
+        Ok(BroadcastResponse { signal_id, delivered })
     }
 
     /// Delivers a broadcast to all executions that wait for it.
@@ -124,17 +111,12 @@ impl Runtime {
         &self,
         signal: &IncomingSignal,
     ) -> Result<Vec<ExecutionId>, RuntimeError> {
-        let (name, key) = (
-            MatchKey::from_text(&signal.name),
-            signal.key.as_ref().map(MatchKey::from_text),
-        );
+        let (name, key) =
+            (MatchKey::from_text(&signal.name), signal.key.as_ref().map(MatchKey::from_text));
         let mut delivered = Vec::new();
         let (mut after, mut last_signalled) = (None, None);
         loop {
-            let selector = WaitSelector::Matching {
-                name: name.clone(),
-                key: key.clone(),
-            };
+            let selector = WaitSelector::Matching { name: name.clone(), key: key.clone() };
             let page = self.list_open_waits(selector, after).await?;
             let Some(last) = page.last() else {
                 return Ok(delivered);
@@ -191,12 +173,8 @@ impl Runtime {
         selector: WaitSelector,
         after: Option<WaitPosition>,
     ) -> Result<Vec<OpenWait>, RuntimeError> {
-        let filter = WaitFilter {
-            tenant_id: self.tenant().clone(),
-            selector,
-            after,
-            limit: PageLimit::MAX,
-        };
+        let filter =
+            WaitFilter { tenant_id: self.tenant().clone(), selector, after, limit: PageLimit::MAX };
         Ok(self.store().list_waits(filter).await?)
     }
 
@@ -226,14 +204,8 @@ impl Runtime {
             values: request.values,
         };
         let (message, answer) = Message::new(EngineInput::Approve(Box::new(approval)));
-        let reply = self
-            .core
-            .send_and_wait(execution_id, message, answer)
-            .await?;
-        Ok(ApproveResponse {
-            seq: reply.version.get(),
-            decision: decision.as_str().into(),
-        })
+        let reply = self.core.send_and_wait(execution_id, message, answer).await?;
+        Ok(ApproveResponse { seq: reply.version.get(), decision: decision.as_str().into() })
     }
 }
 
@@ -246,10 +218,7 @@ impl Core {
         now: Timestamp,
     ) -> Result<CacheLookupResult, RuntimeError> {
         let scope = MatchKey::from_text(&Text::from(key.scope.as_str()));
-        let cached = self
-            .store
-            .find_cached_result(tenant_id, &scope, key.key_sha256, now)
-            .await?;
+        let cached = self.store.find_cached_result(tenant_id, &scope, key.key_sha256, now).await?;
         let Some(cached) = cached else {
             return Ok(CacheLookupResult::Miss);
         };

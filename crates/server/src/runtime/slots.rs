@@ -41,10 +41,9 @@ fn from_slot_key(key: &MatchKey) -> Text {
 pub(super) fn to_store_holder(holder: &SlotHolder) -> noetl_store::SlotHolder {
     match holder {
         SlotHolder::Execution => noetl_store::SlotHolder::Execution,
-        SlotHolder::Step { step, run } => noetl_store::SlotHolder::Step {
-            step: step.clone(),
-            run: *run,
-        },
+        SlotHolder::Step { step, run } => {
+            noetl_store::SlotHolder::Step { step: step.clone(), run: *run }
+        }
     }
 }
 
@@ -93,14 +92,12 @@ impl Core {
         let is_own_slot = |slot: &&Slot| is_execution_slot(slot, execution_id);
         match slots.iter().find(is_own_slot) {
             Some(slot) if slot.state == SlotState::Waiting => {
-                self.apply_overlap_policy(execution_id, overlap, &slots)
-                    .await?;
+                self.apply_overlap_policy(execution_id, overlap, &slots).await?;
             }
             // The execution requests a slot that it already has, so it does not know yet which
             // slots to request next. Delivers the grant again.
             Some(slot) => {
-                self.deliver_granted_slots(VecDeque::from([slot.clone()]))
-                    .await?;
+                self.deliver_granted_slots(VecDeque::from([slot.clone()])).await?;
             }
             None => {}
         }
@@ -128,10 +125,7 @@ impl Core {
             ),
         };
         for execution_id in cancelled {
-            let control = ControlInfo {
-                actor: None,
-                reason: Some(reason.as_str().into()),
-            };
+            let control = ControlInfo { actor: None, reason: Some(reason.as_str().into()) };
             let (message, answer) = Message::new(EngineInput::Cancel(control));
             match self.send_and_wait(execution_id, message, answer).await {
                 Ok(_) => {}
@@ -169,8 +163,7 @@ impl Core {
                 }
             };
             for request in &requests {
-                self.change_slot(&id, SlotChange::Request(to_slot_request(request)))
-                    .await?;
+                self.change_slot(&id, SlotChange::Request(to_slot_request(request))).await?;
                 let key = slot_key(&request.slot.key);
                 if request.holder == SlotHolder::Execution {
                     slots.extend(self.find_execution_slot(&id, &key).await?);
@@ -192,8 +185,7 @@ impl Core {
 
     async fn change_slot(&self, slot_id: &SlotId, change: SlotChange) -> Result<(), RuntimeError> {
         let changed =
-            self.store
-                .change_slots(&slot_id.tenant_id, slot_id.execution_id, vec![change]);
+            self.store.change_slots(&slot_id.tenant_id, slot_id.execution_id, vec![change]);
         Ok(changed.await?)
     }
 
@@ -203,14 +195,9 @@ impl Core {
         slot_id: &SlotId,
         key: &MatchKey,
     ) -> Result<Option<Slot>, RuntimeError> {
-        let selector = SlotSelector::Key {
-            tenant_id: slot_id.tenant_id.clone(),
-            key: key.clone(),
-        };
+        let selector = SlotSelector::Key { tenant_id: slot_id.tenant_id.clone(), key: key.clone() };
         let slots = self.store.list_slots(selector, PageLimit::MAX).await?;
-        let mut held = slots
-            .into_iter()
-            .filter(|slot| slot.state != SlotState::Waiting);
+        let mut held = slots.into_iter().filter(|slot| slot.state != SlotState::Waiting);
         Ok(held.find(|slot| is_execution_slot(slot, slot_id.execution_id)))
     }
 
@@ -218,10 +205,9 @@ impl Core {
     async fn deliver_grant(self: &Arc<Self>, id: &SlotId) -> Result<GrantResponse, RuntimeError> {
         let holder = match &id.holder {
             noetl_store::SlotHolder::Execution => SlotHolder::Execution,
-            noetl_store::SlotHolder::Step { step, run } => SlotHolder::Step {
-                step: step.clone(),
-                run: *run,
-            },
+            noetl_store::SlotHolder::Step { step, run } => {
+                SlotHolder::Step { step: step.clone(), run: *run }
+            }
         };
         let is_execution_wide = holder == SlotHolder::Execution;
         let key = from_slot_key(&id.key);
@@ -283,8 +269,5 @@ fn is_execution_slot(slot: &Slot, execution_id: ExecutionId) -> bool {
 }
 
 fn release_change(id: &SlotId) -> SlotChange {
-    SlotChange::Release {
-        key: id.key.clone(),
-        holder: id.holder.clone(),
-    }
+    SlotChange::Release { key: id.key.clone(), holder: id.holder.clone() }
 }

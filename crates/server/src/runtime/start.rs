@@ -36,8 +36,7 @@ const MAX_START_DELAY: Millis = Millis::from_secs(366 * 24 * 3600);
 impl Runtime {
     /// Starts an execution. If the request sets `wait_ms`, waits for its end.
     pub async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteResponse, RuntimeError> {
-        self.execute_with_options(request, StartOptions::default())
-            .await
+        self.execute_with_options(request, StartOptions::default()).await
     }
 
     /// Starts an execution at most once per idempotency key.
@@ -88,9 +87,7 @@ impl Runtime {
             Ok(_) => metrics::StartOutcome::Started,
             Err(_) => metrics::StartOutcome::Refused,
         };
-        self.core
-            .metrics
-            .count_start_request(entry, outcome, has_key);
+        self.core.metrics.count_start_request(entry, outcome, has_key);
         answer
     }
 
@@ -125,16 +122,11 @@ impl Runtime {
             ..(self.core).build_start(execution_id, &definition, &request, &facts)
         };
         let initial = initial_answer(execution_id, &definition);
-        let idempotency = options
-            .idempotency_key
-            .map(|key| key.into_record(&initial, now));
+        let idempotency = options.idempotency_key.map(|key| key.into_record(&initial, now));
         let (message, answer) = Message::new(EngineInput::Start(Box::new(start)));
-        let message = message.with_reserved_keys(ReservedKeys {
-            dedup: dedup.clone(),
-            idempotency,
-        });
-        self.core
-            .begin_execution(execution_id, Arc::clone(&definition), facts, message);
+        let message =
+            message.with_reserved_keys(ReservedKeys { dedup: dedup.clone(), idempotency });
+        self.core.begin_execution(execution_id, Arc::clone(&definition), facts, message);
         let reply = wait_for_reply(answer).await?;
         match reply.earlier {
             None => {}
@@ -143,8 +135,7 @@ impl Runtime {
             }
             Some(EarlierEffect::Duplicate(first)) => {
                 if !options.suppress_duplicate_event {
-                    self.core
-                        .record_duplicate_message(first, execution_id, dedup.as_ref());
+                    self.core.record_duplicate_message(first, execution_id, dedup.as_ref());
                 }
                 return Ok(StartedExecution::newly_started(ExecuteResponse {
                     execution_id: first,
@@ -176,9 +167,7 @@ impl Runtime {
         wait: Option<Duration>,
     ) -> Option<ExecutionOutcome> {
         let (mut follower, wait) = (follower?, wait?);
-        let outcome = self
-            .core
-            .wait_for_outcome(execution_id, &mut follower, wait);
+        let outcome = self.core.wait_for_outcome(execution_id, &mut follower, wait);
         let outcome = self.core.shutdown.run_until_cancelled(outcome).await;
         outcome.and_then(Result::ok).flatten()
     }
@@ -198,9 +187,7 @@ impl Runtime {
         if let Some(payload) = request.payload.take() {
             let redact =
                 |payload, issued: &SecretSet| issued.clone().only_whole().redact_json(payload);
-            let redacted = self
-                .redact_issued_secrets(vec![(parent, payload)], redact)
-                .await?;
+            let redacted = self.redact_issued_secrets(vec![(parent, payload)], redact).await?;
             request.payload = redacted.into_iter().next();
         }
         Ok(request)
@@ -213,10 +200,7 @@ impl Runtime {
         request: &ExecuteRequest,
     ) -> Result<Arc<Definition>, RuntimeError> {
         let definition = self.core.resolve_definition(self.tenant(), request).await?;
-        if self
-            .auth_context()
-            .can_see_path(Some(&definition.entry.path))
-        {
+        if self.auth_context().can_see_path(Some(&definition.entry.path)) {
             return Ok(definition);
         }
         Err(match &request.path {
@@ -237,10 +221,7 @@ impl Runtime {
             Some(wait) => self.wait_for_end(answer.execution_id, wait).await?,
             None => None,
         };
-        Ok(StartedExecution {
-            answer: ExecuteResponse { outcome, ..answer },
-            is_replay: true,
-        })
+        Ok(StartedExecution { answer: ExecuteResponse { outcome, ..answer }, is_replay: true })
     }
 
     /// Rejects a start that cannot happen, or under a parent that the caller cannot access. Returns
@@ -266,10 +247,7 @@ impl Runtime {
         if let Some(outcome) = self.core.load_outcome(execution_id).await? {
             return self.core.to_api_outcome(outcome).await.map(Some);
         }
-        let outcome = self
-            .core
-            .wait_for_outcome(execution_id, &mut follower, timeout)
-            .await?;
+        let outcome = self.core.wait_for_outcome(execution_id, &mut follower, timeout).await?;
         self.core.to_api_outcome_if_ended(outcome).await
     }
 }
@@ -284,10 +262,7 @@ pub(crate) struct StartedExecution {
 
 impl StartedExecution {
     fn newly_started(answer: ExecuteResponse) -> Self {
-        Self {
-            answer,
-            is_replay: false,
-        }
+        Self { answer, is_replay: false }
     }
 }
 
@@ -423,9 +398,8 @@ impl Core {
         };
         let key = catalog_key(path, request.version.as_ref())?;
         let entry = self.store.find_catalog_entry(tenant_id, key).await?;
-        let entry = entry
-            .filter(|entry| entry.archived_at.is_none())
-            .ok_or_else(|| no_definition(path))?;
+        let entry =
+            entry.filter(|entry| entry.archived_at.is_none()).ok_or_else(|| no_definition(path))?;
         self.compile_definition(entry)
     }
 
@@ -446,9 +420,7 @@ impl Core {
             parent_execution_id: request.parent_execution_id,
             execution_pool: Some(facts.pool.clone()),
             priority: request.priority,
-            start_at: request
-                .start_at
-                .filter(|start_at| *start_at > facts.started_at),
+            start_at: request.start_at.filter(|start_at| *start_at > facts.started_at),
             server_url: self.settings.public_url.clone(),
             emitter: Some(self.settings.server_name.clone()),
             trace: self.trace_context_for(execution_id, request),
@@ -522,11 +494,7 @@ impl Core {
                 Some(self.fetch_result(reference.uri()).await?)
             }
         };
-        Ok(execute::ExecutionResult {
-            status: outcome.status,
-            result,
-            error: outcome.error,
-        })
+        Ok(execute::ExecutionResult { status: outcome.status, result, error: outcome.error })
     }
 
     async fn to_api_outcome_if_ended(

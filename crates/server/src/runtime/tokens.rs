@@ -55,10 +55,7 @@ pub(crate) struct TokenReference {
 
 impl TokenReference {
     pub(crate) fn from_token(token: &ApiToken) -> Self {
-        Self {
-            token_id: token.token_id,
-            prefix: token.prefix.clone(),
-        }
+        Self { token_id: token.token_id, prefix: token.prefix.clone() }
     }
 }
 
@@ -113,11 +110,7 @@ impl TokenCache {
 
 impl CachedToken {
     fn is_fresh(&self) -> bool {
-        let ttl = if self.token.is_some() {
-            TOKEN_CACHE_TTL
-        } else {
-            UNKNOWN_PREFIX_TTL
-        };
+        let ttl = if self.token.is_some() { TOKEN_CACHE_TTL } else { UNKNOWN_PREFIX_TTL };
         self.loaded_at.elapsed() < ttl
     }
 }
@@ -158,11 +151,7 @@ impl Runtime {
         presented: &str,
     ) -> Result<Arc<ApiToken>, RuntimeError> {
         let (prefix, secret) = split_token(presented).ok_or_else(invalid_token)?;
-        let token = self
-            .core
-            .load_token(&prefix)
-            .await?
-            .ok_or_else(invalid_token)?;
+        let token = self.core.load_token(&prefix).await?.ok_or_else(invalid_token)?;
         // Digests are compared in constant time, so the response time reveals nothing about the
         // right secret.
         if !sha256(secret).constant_time_eq(&token.sha256) {
@@ -276,24 +265,15 @@ impl Runtime {
             let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
-        let tokens = self
-            .store()
-            .list_tokens(self.tenant(), after, limit)
-            .await?;
+        let tokens = self.store().list_tokens(self.tenant(), after, limit).await?;
         let is_full = tokens.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = tokens.last().filter(|_| is_full);
         let next_cursor = last.map(|last| last.token_id.to_string().into());
-        Ok(TokenList {
-            tokens: tokens.into_iter().map(token_view).collect(),
-            next_cursor,
-        })
+        Ok(TokenList { tokens: tokens.into_iter().map(token_view).collect(), next_cursor })
     }
 
     pub async fn revoke_token(&self, token_id: TokenId) -> Result<TokenView, RuntimeError> {
-        let revoked = self
-            .store()
-            .revoke_token(self.tenant(), token_id, self.now())
-            .await?;
+        let revoked = self.store().revoke_token(self.tenant(), token_id, self.now()).await?;
         let token = revoked
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such token"))?;
         self.core.token_cache.remove_token(&token.prefix);
@@ -362,10 +342,7 @@ fn validate_new_token(request: &CreateTokenRequest, is_operator: bool) -> Result
     }
     if request.scopes.is_empty() {
         let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-        let text = format!(
-            "a token needs at least one scope; the scopes are {}",
-            names.join(", ")
-        );
+        let text = format!("a token needs at least one scope; the scopes are {}", names.join(", "));
         return refuse(ErrorCode::Validation, text);
     }
     if request.scopes.iter().any(|scope| scope.is_internal()) && !is_operator {
@@ -377,11 +354,7 @@ fn validate_new_token(request: &CreateTokenRequest, is_operator: bool) -> Result
         let text = format!("pools must have 1 to {MAX_TOKEN_POOLS} entries");
         return refuse(ErrorCode::Validation, text);
     }
-    if let Some(Err(text)) = request
-        .path_globs
-        .as_deref()
-        .map(path_globs::validate_globs)
-    {
+    if let Some(Err(text)) = request.path_globs.as_deref().map(path_globs::validate_globs) {
         return refuse(ErrorCode::Validation, text);
     }
     match request.ttl_days {
@@ -419,15 +392,7 @@ mod tests {
     fn splits_token_into_prefix_and_secret() {
         let (prefix, secret) = split_token("noetl_ab12_s_e-c").unwrap();
         assert_eq!((prefix.as_str(), secret), ("ab12", "s_e-c"));
-        for invalid in [
-            "",
-            "noetl_",
-            "noetl_a",
-            "noetl__b",
-            "noetl_a_",
-            "x_a_b",
-            "noetl_a b_c",
-        ] {
+        for invalid in ["", "noetl_", "noetl_a", "noetl__b", "noetl_a_", "x_a_b", "noetl_a b_c"] {
             assert!(split_token(invalid).is_none(), "{invalid}");
         }
     }

@@ -39,12 +39,7 @@ async fn project_events(runtime: &Runtime, first: i64, count: i64) {
             .project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner)
             .await
             .unwrap();
-        assert_eq!(
-            response.rejected.len(),
-            0,
-            "{:?}",
-            response.rejected.first()
-        );
+        assert_eq!(response.rejected.len(), 0, "{:?}", response.rejected.first());
     }
 }
 
@@ -93,9 +88,7 @@ async fn wait_until_caught_up(runtime: &Runtime) {
 async fn republishes_messages_lost_in_power_cut() {
     let mut nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     project_events(&runtime, 1_000_000, 50).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     nats.kill_server().unwrap();
@@ -126,9 +119,7 @@ async fn cursor_waits_for_broker_acks() {
     let nats = NatsServer::start().unwrap();
     let proxy = BrokerProxy::start_before(&nats).await;
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(proxy.streaming_settings(backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
     project_events(&runtime, 1_000_000, 5).await;
     wait_until_caught_up(&runtime).await;
     let position = async || runtime.stream_status().await.unwrap().position;
@@ -152,9 +143,8 @@ async fn cursor_waits_for_broker_acks() {
 async fn rebuilds_stream_purged_while_publishing() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let runtime =
+        cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 10).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -178,9 +168,7 @@ async fn quarantines_unreadable_event() {
     let StoreGuard::Database(database) = &cluster.store_guard else {
         return;
     };
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 1).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -189,20 +177,13 @@ async fn quarantines_unreadable_event() {
     complete_runs(&runtime, 5).await;
     wait_until("the unreadable event is skipped", || async {
         let status = runtime.stream_status().await.unwrap();
-        let lag = cluster
-            .store
-            .feed_lag(FeedPosition::default())
-            .await
-            .unwrap();
+        let lag = cluster.store.feed_lag(FeedPosition::default()).await.unwrap();
         let is_caught_up = lag.held_back_since.is_none() && status.lag_events == 0;
         is_caught_up && read_stream(&nats).await.1 + 1 == lag.events
     })
     .await;
-    let filter = QuarantineFilter {
-        source: Some("stream".into()),
-        after: None,
-        limit: PageLimit::MAX,
-    };
+    let filter =
+        QuarantineFilter { source: Some("stream".into()), after: None, limit: PageLimit::MAX };
     let quarantined = cluster.store.list_quarantined_items(filter).await.unwrap();
     let [item] = &*quarantined else {
         panic!("{quarantined:?}");
@@ -287,29 +268,18 @@ async fn panicking_log_read_is_retried() {
         let should_panic = Arc::clone(&should_panic);
         move |method| {
             let is_read = method == StoreMethod::ReadFeedMessages;
-            assert!(
-                !is_read || !should_panic.swap(false, Ordering::Relaxed),
-                "panic on purpose"
-            );
+            assert!(!is_read || !should_panic.swap(false, Ordering::Relaxed), "panic on purpose");
             Fault::None
         }
     };
-    let faulty = Arc::new(FaultyStore::with_shared_store(
-        Arc::clone(&store),
-        Box::new(plan),
-    ));
+    let faulty = Arc::new(FaultyStore::with_shared_store(Arc::clone(&store), Box::new(plan)));
     let settings = streaming_settings_with(&nats, backfill_settings());
-    let runtime = Runtime::open(faulty, Arc::new(SystemClock), settings)
-        .await
-        .unwrap();
+    let runtime = Runtime::open(faulty, Arc::new(SystemClock), settings).await.unwrap();
     project_events(&runtime, 1_000_000, 5).await;
     wait_until_caught_up(&runtime).await;
     should_panic.store(true, Ordering::Relaxed);
     project_events(&runtime, 2_000_000, 5).await;
-    wait_until("the read panics", || async {
-        !should_panic.load(Ordering::Relaxed)
-    })
-    .await;
+    wait_until("the read panics", || async { !should_panic.load(Ordering::Relaxed) }).await;
     project_events(&runtime, 3_000_000, 5).await;
     wait_until_caught_up(&runtime).await;
     assert_stream_complete(&nats, &*store).await;
@@ -322,9 +292,7 @@ async fn panicking_log_read_is_retried() {
 async fn heavy_restarted_broker_receives_no_duplicates() {
     let mut nats = NatsServer::start().unwrap();
     let cluster = TestCluster::on_postgres().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let many = 60_000;
     project_events(&runtime, 1_000_000, many).await;
     wait_until_caught_up(&runtime).await;

@@ -47,11 +47,7 @@ impl BrokerProxy {
                 };
                 let (from_client, to_client) = client.into_split();
                 let (from_broker, to_broker) = broker.into_split();
-                tokio::spawn(forward_to_broker(
-                    from_client,
-                    to_broker,
-                    Arc::clone(&task_state),
-                ));
+                tokio::spawn(forward_to_broker(from_client, to_broker, Arc::clone(&task_state)));
                 tokio::spawn(forward_unless_held(
                     from_broker,
                     to_client,
@@ -74,9 +70,7 @@ impl BrokerProxy {
 
     /// Delivers everything that was held back.
     pub(crate) fn release(&self) {
-        self.state
-            .hold_threshold
-            .store(usize::MAX, Ordering::Relaxed);
+        self.state.hold_threshold.store(usize::MAX, Ordering::Relaxed);
         self.state.answers_held.send_replace(false);
     }
 
@@ -88,11 +82,7 @@ impl BrokerProxy {
             ..NatsConnectionSettings::default()
         };
         Settings {
-            nats: Some(NatsSettings {
-                link,
-                stream: Some(stream),
-                ..NatsSettings::default()
-            }),
+            nats: Some(NatsSettings { link, stream: Some(stream), ..NatsSettings::default() }),
             ..Settings::default()
         }
     }

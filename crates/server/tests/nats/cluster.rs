@@ -79,10 +79,7 @@ impl TestCluster {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        self.store
-            .register_definition(entry)
-            .await
-            .expect("registered");
+        self.store.register_definition(entry).await.expect("registered");
     }
 
     pub(crate) async fn start_server(&self, settings: Settings) -> Runtime {
@@ -109,10 +106,7 @@ pub(crate) fn streaming_settings(nats: &NatsServer) -> Settings {
 
 pub(crate) fn streaming_settings_with(nats: &NatsServer, stream: StreamSettings) -> Settings {
     Settings {
-        nats: Some(NatsSettings {
-            stream: Some(stream),
-            ..nats_settings(nats)
-        }),
+        nats: Some(NatsSettings { stream: Some(stream), ..nats_settings(nats) }),
         ..Settings::default()
     }
 }
@@ -192,9 +186,7 @@ pub(crate) async fn wait_until_completed(runtime: &Runtime, run: ExecutionId) {
             }
         }
     };
-    let end = tokio::time::timeout(TEST_TIMEOUT, wait)
-        .await
-        .expect("it ends");
+    let end = tokio::time::timeout(TEST_TIMEOUT, wait).await.expect("it ends");
     assert_eq!(end.status, ExecutionStatus::Completed, "{end:?}");
 }
 

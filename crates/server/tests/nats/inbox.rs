@@ -20,17 +20,13 @@ const NATS_DOC_PAGE: &str = include_str!("../../../../docs/nats.md");
 
 /// Returns the SQL block of the page with this number.
 fn sql_block(number: usize) -> &'static str {
-    let block = NATS_DOC_PAGE
-        .split("```sql\n")
-        .nth(number + 1)
-        .expect("a block");
+    let block = NATS_DOC_PAGE.split("```sql\n").nth(number + 1).expect("a block");
     block.split("```").next().expect("its end")
 }
 
 async fn connect_consumer(database: &TestDatabase) -> Client {
-    let (client, connection) = tokio_postgres::connect(&database.connection_config(), NoTls)
-        .await
-        .unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&database.connection_config(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
@@ -46,10 +42,7 @@ async fn consume_message(client: &mut Client, message: &Message) -> AckKind {
         tokio_postgres::types::Type::INT8,
         tokio_postgres::types::Type::INT8,
     ];
-    let insert = transaction
-        .prepare_typed(sql_block(1), &types)
-        .await
-        .unwrap();
+    let insert = transaction.prepare_typed(sql_block(1), &types).await.unwrap();
     let inserted = transaction.execute(&insert, &[&"test", &run, &seq]).await;
     if inserted.unwrap() == 1 {
         let effect = "INSERT INTO effect (execution_id, seq) VALUES ($1, $2)";
@@ -83,13 +76,8 @@ async fn assert_effects_once_in_order(client: &Client, events: u64) {
 async fn inbox_applies_each_event_once_in_order() {
     let (nats, database) = (NatsServer::start().unwrap(), TestDatabase::new().unwrap());
     let cluster = TestCluster::new().await;
-    let settings = StreamSettings {
-        backfill: true,
-        ..StreamSettings::default()
-    };
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, settings))
-        .await;
+    let settings = StreamSettings { backfill: true, ..StreamSettings::default() };
+    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
     let worker = spawn_worker(&runtime);
     complete_runs(&runtime, 5).await;
     assert_stream_complete(&nats, &*cluster.store).await;

@@ -53,10 +53,7 @@ pub(crate) fn short_dedup_settings() -> StreamSettings {
 }
 
 pub(crate) fn backfill_settings() -> StreamSettings {
-    StreamSettings {
-        backfill: true,
-        ..StreamSettings::default()
-    }
+    StreamSettings { backfill: true, ..StreamSettings::default() }
 }
 
 /// Waits until this server is the publisher.
@@ -73,30 +70,19 @@ async fn new_stream_starts_now_or_at_first_event() {
     for backfill in [false, true] {
         let nats = NatsServer::start().unwrap();
         let cluster = TestCluster::new().await;
-        let before = cluster
-            .start_server(noetl_server::Settings::default())
-            .await;
+        let before = cluster.start_server(noetl_server::Settings::default()).await;
         let worker = spawn_worker(&before);
         complete_runs(&before, 2).await;
         drop(worker);
         before.close(Duration::from_secs(30)).await;
         let old = expected_messages(&*cluster.store).await;
-        let settings = StreamSettings {
-            backfill,
-            ..StreamSettings::default()
-        };
-        let runtime = cluster
-            .start_server(streaming_settings_with(&nats, settings))
-            .await;
+        let settings = StreamSettings { backfill, ..StreamSettings::default() };
+        let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
         let _worker = spawn_worker(&runtime);
         wait_until_publishing(&runtime).await;
         complete_runs(&runtime, 2).await;
         let all = expected_messages(&*cluster.store).await;
-        let expected = if backfill {
-            all.len()
-        } else {
-            all.len() - old.len()
-        };
+        let expected = if backfill { all.len() } else { all.len() - old.len() };
         wait_until("all messages are in the stream", || async {
             read_stream(&nats).await.1 >= u64::try_from(expected).unwrap()
         })
@@ -110,14 +96,10 @@ async fn new_stream_starts_now_or_at_first_event() {
 on_every_store!(one_server_publishes_and_next_takes_over);
 async fn one_server_publishes_and_next_takes_over(cluster: TestCluster) {
     let nats = NatsServer::start().unwrap();
-    let first = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let first = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let worker = spawn_worker(&first);
     wait_until_publishing(&first).await;
-    let second = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let second = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&second);
     complete_runs(&first, 20).await;
     complete_runs(&second, 20).await;
@@ -143,9 +125,7 @@ async fn publisher_waits_for_late_commit() {
     let StoreGuard::Database(database) = &cluster.store_guard else {
         return;
     };
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 1).await;
     let published = assert_stream_complete(&nats, &*cluster.store).await;
@@ -162,27 +142,15 @@ async fn publisher_waits_for_late_commit() {
         runtime.stream_status().await.unwrap().horizon_age_ms > 0
     })
     .await;
-    assert_eq!(
-        read_stream(&nats).await.1,
-        published,
-        "nothing overtakes it"
-    );
+    assert_eq!(read_stream(&nats).await.1, published, "nothing overtakes it");
     writer.batch_execute("COMMIT").await.unwrap();
     wait_until("the log is no longer held back", || async {
-        let lag = cluster
-            .store
-            .feed_lag(FeedPosition::default())
-            .await
-            .unwrap();
+        let lag = cluster.store.feed_lag(FeedPosition::default()).await.unwrap();
         lag.held_back_since.is_none()
     })
     .await;
     let all = expected_messages(&*cluster.store).await;
-    assert!(
-        all.keys().any(|id| id.ends_with(":999")),
-        "{:?}",
-        all.keys()
-    );
+    assert!(all.keys().any(|id| id.ends_with(":999")), "{:?}", all.keys());
     assert_stream_complete(&nats, &*cluster.store).await;
 }
 
@@ -198,9 +166,7 @@ pub(crate) const LATE_INSERT_SQL: &str = "INSERT INTO noetl.event
 async fn replaced_publisher_cannot_move_cursor() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 3).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -210,17 +176,9 @@ async fn replaced_publisher_cannot_move_cursor() {
         epoch: status.epoch.unwrap() - 1,
         now: noetl_types::Timestamp::from_unix_ms(0).unwrap(),
     };
-    let restart = noetl_store::CursorMove::Restart {
-        to: FeedPosition::default(),
-        stream_created_at: None,
-    };
-    assert!(
-        !cluster
-            .store
-            .move_stream_cursor(stale, restart)
-            .await
-            .unwrap()
-    );
+    let restart =
+        noetl_store::CursorMove::Restart { to: FeedPosition::default(), stream_created_at: None };
+    assert!(!cluster.store.move_stream_cursor(stale, restart).await.unwrap());
 }
 
 on_every_store!(late_broker_receives_everything);
@@ -237,20 +195,14 @@ async fn late_broker_receives_events_since_first_start(cluster: TestCluster) {
 async fn check_late_broker(cluster: TestCluster, settings: StreamSettings) {
     let mut nats = NatsServer::start().unwrap();
     nats.kill_server().unwrap();
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, settings))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 30).await;
     let ready = runtime.check_health().await;
     assert_eq!(&*ready.status, "ok", "runs continue without the broker");
     wait_until("all events are reported as lag", || async {
         let status = runtime.stream_status().await.unwrap();
-        let events = cluster
-            .store
-            .feed_lag(FeedPosition::default())
-            .await
-            .unwrap();
+        let events = cluster.store.feed_lag(FeedPosition::default()).await.unwrap();
         status.lag_events > 0 && status.lag_events == events.events
     })
     .await;
@@ -274,9 +226,8 @@ on_every_store!(loses_nothing_when_broker_and_publishers_are_killed);
 async fn loses_nothing_when_broker_and_publishers_are_killed(cluster: TestCluster) {
     let mut nats = NatsServer::start().unwrap();
     for _ in 0..3 {
-        let runtime = cluster
-            .start_server(streaming_settings_with(&nats, backfill_settings()))
-            .await;
+        let runtime =
+            cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
         let worker = spawn_worker(&runtime);
         let runs = tokio::spawn({
             let runtime = runtime.clone();
@@ -290,9 +241,7 @@ async fn loses_nothing_when_broker_and_publishers_are_killed(cluster: TestCluste
         // Closes while it publishes; its lease expires or is released.
         runtime.close(Duration::ZERO).await;
     }
-    let last = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let last = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&last);
     complete_runs(&last, 5).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -303,21 +252,15 @@ on_every_store!(loses_nothing_when_broker_dies_before_acks);
 async fn loses_nothing_when_broker_dies_before_acks(cluster: TestCluster) {
     let mut nats = NatsServer::start().unwrap();
     let proxy = BrokerProxy::start_before(&nats).await;
-    let before = cluster
-        .start_server(noetl_server::Settings::default())
-        .await;
+    let before = cluster.start_server(noetl_server::Settings::default()).await;
     let worker = spawn_worker(&before);
     complete_runs(&before, 60).await;
     drop(worker);
     before.close(Duration::from_secs(30)).await;
     proxy.hold_after(30_000);
-    let _runtime = cluster
-        .start_server(proxy.streaming_settings(backfill_settings()))
+    let _runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
+    wait_until("the broker received a part of it", || async { proxy.forwarded_bytes() >= 30_000 })
         .await;
-    wait_until("the broker received a part of it", || async {
-        proxy.forwarded_bytes() >= 30_000
-    })
-    .await;
     nats.kill_server().unwrap();
     proxy.release();
     nats.restart_server().unwrap();
@@ -327,9 +270,7 @@ async fn loses_nothing_when_broker_dies_before_acks(cluster: TestCluster) {
 on_every_store!(wiped_stream_is_rebuilt_from_log);
 async fn wiped_stream_is_rebuilt_from_log(cluster: TestCluster) {
     let mut nats = NatsServer::start().unwrap();
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 30).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -345,9 +286,8 @@ async fn wiped_stream_is_rebuilt_from_log(cluster: TestCluster) {
 async fn deleted_or_purged_stream_is_rebuilt() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let runtime =
+        cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 10).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -363,9 +303,7 @@ async fn deleted_or_purged_stream_is_rebuilt() {
 async fn deleted_message_is_republished_by_next_publisher() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let first = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let first = cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     let worker = spawn_worker(&first);
     complete_runs(&first, 5).await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -376,9 +314,7 @@ async fn deleted_message_is_republished_by_next_publisher() {
     for sequence in [3, 7, 20] {
         stream.delete_message(sequence).await.unwrap();
     }
-    let second = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let second = cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     assert!(second.stream_status().await.unwrap().restored >= 1);
 }
@@ -387,15 +323,12 @@ async fn deleted_message_is_republished_by_next_publisher() {
 async fn rebuild_request_rebuilds_stream() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let runtime =
+        cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 5).await;
     let count = assert_stream_complete(&nats, &*cluster.store).await;
-    let other = cluster
-        .start_server(streaming_settings_with(&nats, short_dedup_settings()))
-        .await;
+    let other = cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     other.request_stream_rebuild().await.unwrap();
     wait_until("everything was published once more", || async {
         let published = runtime.stream_status().await.unwrap().published;
@@ -409,9 +342,7 @@ async fn rebuild_request_rebuilds_stream() {
 async fn oversized_event_is_published_by_reference() {
     let nats = NatsServer::start_with_config("max_payload: 8192").unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     let run = start_run_with_payload(&runtime, Json::from("x".repeat(20_000))).await;
     wait_until_completed(&runtime, run).await;
@@ -442,9 +373,7 @@ async fn quarantines_event_that_broker_rejects() {
         ..Config::default()
     };
     context.create_stream(tiny.clone()).await.unwrap();
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 1).await;
     let rejected = expected_messages(&*cluster.store).await;
@@ -453,30 +382,18 @@ async fn quarantines_event_that_broker_rejects() {
         status.undeliverable >= u64::try_from(rejected.len()).unwrap() && status.lag_events == 0
     })
     .await;
-    let filter = QuarantineFilter {
-        source: Some("stream".into()),
-        after: None,
-        limit: PageLimit::MAX,
-    };
+    let filter =
+        QuarantineFilter { source: Some("stream".into()), after: None, limit: PageLimit::MAX };
     let quarantined = cluster.store.list_quarantined_items(filter).await.unwrap();
     assert_eq!(quarantined.len(), rejected.len());
-    assert!(
-        quarantined
-            .iter()
-            .all(|item| rejected.contains_key(item.raw.as_str()))
-    );
-    let unlimited = Config {
-        max_message_size: -1,
-        ..tiny
-    };
+    assert!(quarantined.iter().all(|item| rejected.contains_key(item.raw.as_str())));
+    let unlimited = Config { max_message_size: -1, ..tiny };
     context.update_stream(unlimited).await.unwrap();
     complete_runs(&runtime, 1).await;
     let all = expected_messages(&*cluster.store).await;
     wait_until("the other events are published", || async {
         let (found, _) = read_stream(&nats).await;
-        all.keys()
-            .filter(|id| !rejected.contains_key(*id))
-            .all(|id| found.contains_key(id))
+        all.keys().filter(|id| !rejected.contains_key(*id)).all(|id| found.contains_key(id))
     })
     .await;
 }
@@ -487,9 +404,7 @@ async fn large_events_are_published_in_small_batches() {
     let nats = NatsServer::start_with_config("max_payload: 4194304").unwrap();
     let proxy = BrokerProxy::start_before(&nats).await;
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(proxy.streaming_settings(backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
     wait_until_publishing(&runtime).await;
     proxy.hold_after(100_000);
     project_large_events(&runtime, 6, 2_500_000).await;
@@ -509,21 +424,14 @@ async fn large_events_are_published_in_small_batches() {
 async fn full_batch_is_followed_immediately() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let before = cluster
-        .start_server(noetl_server::Settings::default())
-        .await;
+    let before = cluster.start_server(noetl_server::Settings::default()).await;
     let worker = spawn_worker(&before);
     complete_runs(&before, 2).await;
     drop(worker);
     before.close(Duration::from_secs(30)).await;
-    let settings = StreamSettings {
-        batch: 1,
-        poll_interval: Millis::from_hours(1),
-        ..backfill_settings()
-    };
-    let _runtime = cluster
-        .start_server(streaming_settings_with(&nats, settings))
-        .await;
+    let settings =
+        StreamSettings { batch: 1, poll_interval: Millis::from_hours(1), ..backfill_settings() };
+    let _runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
     assert_stream_complete(&nats, &*cluster.store).await;
 }
 
@@ -541,25 +449,17 @@ async fn reports_stream_configuration_differences() {
     };
     let context = connect_jetstream(&nats).await;
     context.create_stream(config).await.unwrap();
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     wait_until_publishing(&runtime).await;
     let problem = runtime.stream_status().await.unwrap().problem.unwrap();
     let expected = "it is stored in memory and lost when the broker stops; \
         its max age is unlimited instead of 1d; its duplicate window is 1m instead of 2m";
     assert_eq!(problem, expected);
     let ready = runtime.check_readiness().await;
-    assert_eq!(
-        ready.checks.get("stream"),
-        Some(&HealthStatus::Degraded),
-        "{ready:?}"
-    );
+    assert_eq!(ready.checks.get("stream"), Some(&HealthStatus::Degraded), "{ready:?}");
     runtime.close(Duration::from_secs(30)).await;
     context.delete_stream("noetl_events").await.unwrap();
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     wait_until_publishing(&runtime).await;
     assert_eq!(runtime.stream_status().await.unwrap().problem, None);
 }
@@ -567,19 +467,14 @@ async fn reports_stream_configuration_differences() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn feed_page_continues_where_last_ended() {
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(noetl_server::Settings::default())
-        .await;
+    let runtime = cluster.start_server(noetl_server::Settings::default()).await;
     let _worker = spawn_worker(&runtime);
     complete_runs(&runtime, 3).await;
     let all = expected_messages(&*cluster.store).await;
     let limit = noetl_store::FeedLimit::clamped(7);
     let (mut after, mut seen) = (FeedPosition::default(), 0);
     loop {
-        let feed = runtime
-            .read_feed(after, limit, Duration::ZERO)
-            .await
-            .unwrap();
+        let feed = runtime.read_feed(after, limit, Duration::ZERO).await.unwrap();
         seen += feed.events.len();
         after = feed.next;
         if !feed.is_full {
@@ -589,12 +484,7 @@ async fn feed_page_continues_where_last_ended() {
     assert_eq!(seen, all.len());
     let waiting = tokio::spawn({
         let runtime = runtime.clone();
-        async move {
-            runtime
-                .read_feed(after, limit, Duration::from_mins(5))
-                .await
-                .unwrap()
-        }
+        async move { runtime.read_feed(after, limit, Duration::from_mins(5)).await.unwrap() }
     });
     complete_runs(&runtime, 1).await;
     let feed = waiting.await.unwrap();
@@ -609,13 +499,8 @@ async fn feed_page_continues_where_last_ended() {
 async fn expired_messages_are_readable_from_log() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let settings = StreamSettings {
-        retention: Millis::from_secs(1),
-        ..short_dedup_settings()
-    };
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, settings))
-        .await;
+    let settings = StreamSettings { retention: Millis::from_secs(1), ..short_dedup_settings() };
+    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
     let _worker = spawn_worker(&runtime);
     let run = start_run(&runtime).await;
     wait_until_completed(&runtime, run).await;
@@ -664,14 +549,10 @@ async fn publishes_events_of_every_tenant() {
     let cluster = TestCluster::new().await;
     let acme = TenantId::new("acme").unwrap();
     cluster.register_playbook_for(&acme, 2).await;
-    let runtime = cluster
-        .start_server(streaming_settings_with(&nats, backfill_settings()))
-        .await;
+    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&runtime);
-    let acme_runtime = runtime.with_auth_context(AuthContext {
-        tenant_id: acme,
-        ..AuthContext::default()
-    });
+    let acme_runtime =
+        runtime.with_auth_context(AuthContext { tenant_id: acme, ..AuthContext::default() });
     let run = start_run(&acme_runtime).await;
     complete_runs(&runtime, 2).await;
     assert_stream_complete(&nats, &*cluster.store).await;

@@ -79,15 +79,12 @@ pub(crate) async fn assert_stream_complete(nats: &NatsServer, store: &dyn Store)
     assert!(!expected.is_empty());
     let context = connect_jetstream(nats).await;
     let expected_count = u64::try_from(expected.len()).unwrap();
-    wait_until(
-        "the stream has as many messages as the log has events",
-        || async {
-            match context.get_stream("noetl_events").await {
-                Ok(stream) => stream.cached_info().state.messages >= expected_count,
-                Err(_) => false,
-            }
-        },
-    )
+    wait_until("the stream has as many messages as the log has events", || async {
+        match context.get_stream("noetl_events").await {
+            Ok(stream) => stream.cached_info().state.messages >= expected_count,
+            Err(_) => false,
+        }
+    })
     .await;
     // There may be duplicates, so the last messages may still be missing.
     let wait = async {
@@ -99,9 +96,7 @@ pub(crate) async fn assert_stream_complete(nats: &NatsServer, store: &dyn Store)
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let (found, count) = tokio::time::timeout(TEST_TIMEOUT, wait)
-        .await
-        .expect("all messages");
+    let (found, count) = tokio::time::timeout(TEST_TIMEOUT, wait).await.expect("all messages");
     for (id, (subject, body)) in &expected {
         let (seen_subject, seen_body) = &found[id];
         assert_eq!(seen_subject, subject);

@@ -41,18 +41,15 @@ async fn create_pool_consumer(
 }
 
 async fn next_notification(messages: &mut async_nats::jetstream::consumer::pull::Stream) -> Value {
-    let message = tokio::time::timeout(TEST_TIMEOUT, messages.next())
-        .await
-        .expect("a notification");
+    let message =
+        tokio::time::timeout(TEST_TIMEOUT, messages.next()).await.expect("a notification");
     let message = message.unwrap().unwrap();
     message.ack().await.unwrap();
     serde_json::from_slice(&message.payload).unwrap()
 }
 
 fn claim_request(worker: &str) -> ClaimRequest {
-    ClaimRequest {
-        worker_id: WorkerId::new(worker).unwrap(),
-    }
+    ClaimRequest { worker_id: WorkerId::new(worker).unwrap() }
 }
 
 fn is_already_claimed(error: &RuntimeError) -> bool {
@@ -65,14 +62,8 @@ async fn process_notification(runtime: &Runtime, notification: &Value) {
     let event_id = EventId::new(notification["event_id"].as_i64().unwrap()).unwrap();
     let command = runtime.classic_command(event_id).await.unwrap();
     assert_eq!(command.node_name.as_str(), notification["step"]);
-    let claimed = runtime
-        .claim_command(event_id, claim_request("w1"))
-        .await
-        .unwrap();
-    let other = runtime
-        .claim_command(event_id, claim_request("w2"))
-        .await
-        .unwrap_err();
+    let claimed = runtime.claim_command(event_id, claim_request("w1")).await.unwrap();
+    let other = runtime.claim_command(event_id, claim_request("w2")).await.unwrap_err();
     assert!(is_already_claimed(&other), "{other}");
     for event_type in ["command.started", "call.done", "command.completed"] {
         let event = json!({
@@ -93,10 +84,7 @@ async fn classic_worker_claims_and_reports() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
     let settings = Settings {
-        nats: Some(noetl_server::NatsSettings {
-            bare_subject: true,
-            ..nats_settings(&nats)
-        }),
+        nats: Some(noetl_server::NatsSettings { bare_subject: true, ..nats_settings(&nats) }),
         public_url: Some("http://localhost:1".into()),
         ..Settings::default()
     };
@@ -112,10 +100,7 @@ async fn classic_worker_claims_and_reports() {
         assert_eq!(notification["execution_pool"], "shared");
         assert_eq!(notification["attempt"], 1);
         let event_id = notification["event_id"].as_i64().unwrap();
-        assert_eq!(
-            notification["command_id"],
-            format!("{run}:{step}:{event_id}")
-        );
+        assert_eq!(notification["command_id"], format!("{run}:{step}:{event_id}"));
         process_notification(&runtime, &notification).await;
     }
     wait_until_completed(&runtime, run).await;
@@ -126,10 +111,7 @@ async fn classic_worker_claims_and_reports() {
 
 /// Sends a POST without a token. Returns status and body.
 async fn post_without_token(url: &str, body: &Value) -> (u16, Value) {
-    let (host, path) = url
-        .strip_prefix("http://")
-        .and_then(|rest| rest.split_once('/'))
-        .unwrap();
+    let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap();
     let body = body.to_string();
     let head = format!(
         "POST /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
@@ -160,17 +142,9 @@ async fn classic_worker_uses_command_token() {
         ..Settings::default()
     };
     let runtime = cluster.start_server(settings).await;
-    let http = HttpSettings {
-        is_dev: false,
-        ..HttpSettings::default()
-    };
+    let http = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve_http(
-        runtime.clone(),
-        listener,
-        http,
-        shutdown.clone(),
-    ));
+    let server = tokio::spawn(serve_http(runtime.clone(), listener, http, shutdown.clone()));
 
     let run = start_run(&runtime).await;
     let consumer = create_pool_consumer(&nats, "noetl.commands.shared.>").await;
@@ -179,10 +153,7 @@ async fn classic_worker_uses_command_token() {
         let notification = next_notification(&mut messages).await;
         assert_eq!(notification["step"], step, "{notification}");
         let command_url = notification["server_url"].as_str().unwrap();
-        assert!(
-            command_url.starts_with(&format!("{url}/w/")),
-            "{command_url}"
-        );
+        assert!(command_url.starts_with(&format!("{url}/w/")), "{command_url}");
         let claim = format!("/api/commands/{}/claim", notification["event_id"]);
         let worker = json!({ "worker_id": "w1" });
         let (status, _) = post_without_token(&format!("{url}{claim}"), &worker).await;
@@ -210,31 +181,14 @@ async fn command_wakes_worker_at_other_server() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
     let (first, second) = (
-        cluster
-            .start_server(notification_only_settings(&nats))
-            .await,
-        cluster
-            .start_server(notification_only_settings(&nats))
-            .await,
+        cluster.start_server(notification_only_settings(&nats)).await,
+        cluster.start_server(notification_only_settings(&nats)).await,
     );
     // The first poll finds stored commands. The second can only be woken.
-    assert_eq!(
-        second
-            .lease_commands(lease_request(0))
-            .await
-            .unwrap()
-            .commands,
-        []
-    );
+    assert_eq!(second.lease_commands(lease_request(0)).await.unwrap().commands, []);
     let waiting = tokio::spawn({
         let second = second.clone();
-        async move {
-            second
-                .lease_commands(lease_request(30_000))
-                .await
-                .unwrap()
-                .commands
-        }
+        async move { second.lease_commands(lease_request(30_000)).await.unwrap().commands }
     });
     let run = start_run(&first).await;
     let commands = waiting.await.unwrap();
@@ -253,9 +207,7 @@ async fn notifications_are_sent_after_nats_outage() {
     let mut nats = NatsServer::start().unwrap();
     nats.kill_server().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster
-        .start_server(notification_only_settings(&nats))
-        .await;
+    let runtime = cluster.start_server(notification_only_settings(&nats)).await;
     let run = start_run(&runtime).await;
     let health = runtime.check_health().await;
     assert_eq!((&*health.status, &*health.nats), ("ok", "degraded"));
@@ -275,39 +227,15 @@ async fn notifies_commands_of_every_tenant() {
     let acme = TenantId::new("acme").unwrap();
     cluster.register_playbook_for(&acme, 2).await;
     let as_acme = |runtime: &Runtime| {
-        runtime.with_auth_context(AuthContext {
-            tenant_id: acme.clone(),
-            ..AuthContext::default()
-        })
+        runtime.with_auth_context(AuthContext { tenant_id: acme.clone(), ..AuthContext::default() })
     };
-    let first = as_acme(
-        &cluster
-            .start_server(notification_only_settings(&nats))
-            .await,
-    );
-    let second = as_acme(
-        &cluster
-            .start_server(notification_only_settings(&nats))
-            .await,
-    );
+    let first = as_acme(&cluster.start_server(notification_only_settings(&nats)).await);
+    let second = as_acme(&cluster.start_server(notification_only_settings(&nats)).await);
     // The first poll finds stored commands. The second can only be woken.
-    assert_eq!(
-        second
-            .lease_commands(lease_request(0))
-            .await
-            .unwrap()
-            .commands,
-        []
-    );
+    assert_eq!(second.lease_commands(lease_request(0)).await.unwrap().commands, []);
     let waiting = tokio::spawn({
         let second = second.clone();
-        async move {
-            second
-                .lease_commands(lease_request(30_000))
-                .await
-                .unwrap()
-                .commands
-        }
+        async move { second.lease_commands(lease_request(30_000)).await.unwrap().commands }
     });
     let run = start_run(&first).await;
     let commands = waiting.await.unwrap();

@@ -63,24 +63,15 @@ async fn check_execution(
 ) {
     let id = execution.execution_id;
     let violations_before = report.violations.len();
-    let stored = world
-        .memory
-        .read_events(id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let stored = world.memory.read_events(id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let stored: Vec<StoredEvent> = stored.expect("the model does not fail");
     let chain = verify_chain(&stored);
     report.require(chain == Ok(execution.head.chain), || {
-        format!(
-            "{id}: the chain is {chain:?}, its head {:?}",
-            execution.head
-        )
+        format!("{id}: the chain is {chain:?}, its head {:?}", execution.head)
     });
     let count = i64::try_from(stored.len()).unwrap_or(i64::MAX);
     report.require(execution.head.version.get() == count, || {
-        format!(
-            "{id}: {count} events and version {}",
-            execution.head.version
-        )
+        format!("{id}: {count} events and version {}", execution.head.version)
     });
     let events: Vec<Event> = stored
         .iter()
@@ -92,15 +83,10 @@ async fn check_execution(
         check_expected_outcome(world, execution, &events, &state, report);
     }
     if report.violations.len() > violations_before {
-        let playbook = execution
-            .facts
-            .catalog_id
-            .map(|id| world.find_playbook(id).text.as_str());
+        let playbook = execution.facts.catalog_id.map(|id| world.find_playbook(id).text.as_str());
         let log: Vec<String> = stored.iter().map(format_event).collect();
         let (playbook, log) = (playbook.unwrap_or_default(), log.join("\n"));
-        report
-            .violations
-            .push(format!("the log of {id}:\n{log}\nof\n{playbook}"));
+        report.violations.push(format!("the log of {id}:\n{log}\nof\n{playbook}"));
     }
 }
 
@@ -129,9 +115,7 @@ fn check_single_end(execution: &Execution, events: &[Event], report: &mut CheckR
         )
     });
     let mut after = names().skip_while(|name| !is_end(name)).skip(1);
-    report.require(after.all(|name| name.is_audit()), || {
-        format!("{id} has events after its end")
-    });
+    report.require(after.all(|name| name.is_audit()), || format!("{id} has events after its end"));
 }
 
 /// Each command has at most one result and is closed at most once.
@@ -156,10 +140,7 @@ fn check_single_results(
         };
         let is_new = set.insert(command);
         report.require(is_new, || {
-            format!(
-                "{}: {command} twice: {:?}",
-                execution.execution_id, event.kind
-            )
+            format!("{}: {command} twice: {:?}", execution.execution_id, event.kind)
         });
     }
     all_closed.extend(results);
@@ -174,21 +155,13 @@ async fn check_replay(
 ) -> Option<ExecutionState> {
     let id = execution.execution_id;
     let plan = &world.find_playbook(execution.facts.catalog_id?).plan;
-    let key = SnapshotKey {
-        kind: "engine_state".into(),
-        fold_version: FOLD_VERSION,
-    };
-    let loaded = world
-        .memory
-        .load_execution(id, &key, LogPageLimit::MAX)
-        .await;
+    let key = SnapshotKey { kind: "engine_state".into(), fold_version: FOLD_VERSION };
+    let loaded = world.memory.load_execution(id, &key, LogPageLimit::MAX).await;
     let snapshot = loaded.expect("the model does not fail")?.snapshot;
     let mut state = ExecutionState::new(plan);
     for event in events {
         if let Err(error) = state.apply(plan, event) {
-            report
-                .violations
-                .push(format!("{id} does not fold: {error}"));
+            report.violations.push(format!("{id} does not fold: {error}"));
             return None;
         }
         if let Some(snapshot) = &snapshot
@@ -196,10 +169,7 @@ async fn check_replay(
         {
             let folded = to_canonical(&state.to_snapshot().expect("a snapshot"));
             report.require(folded == snapshot.state, || {
-                format!(
-                    "{id}: the snapshot at {} differs from the log",
-                    state.version()
-                )
+                format!("{id}: the snapshot at {} differs from the log", state.version())
             });
         }
     }
@@ -256,15 +226,9 @@ fn check_acknowledged(
             format!("the result of {command} was accepted but is not in the log")
         });
     }
-    let find = |id| {
-        executions
-            .iter()
-            .find(|execution| execution.execution_id == id)
-    };
+    let find = |id| executions.iter().find(|execution| execution.execution_id == id);
     for id in &acknowledged.started {
-        report.require(find(*id).is_some(), || {
-            format!("{id} was started but does not exist")
-        });
+        report.require(find(*id).is_some(), || format!("{id} was started but does not exist"));
     }
     let mut keys = BTreeSet::new();
     for execution in executions {
@@ -287,27 +251,13 @@ async fn check_nothing_left(world: &SimWorld, report: &mut CheckReport) {
     let due = memory.list_due_timers(Timestamp::MAX, None, limit);
     let due = due.await.expect("timers");
     report.require(due.is_empty(), || format!("timers are left: {due:?}"));
-    let follow_ups = memory
-        .list_due_follow_ups(Timestamp::MAX, limit)
-        .await
-        .expect("follow-ups");
-    report.require(follow_ups.is_empty(), || {
-        format!("follow-ups are left: {follow_ups:?}")
-    });
-    let expired = memory
-        .list_expired_leases(Timestamp::MAX, limit)
-        .await
-        .expect("leases");
-    report.require(expired.is_empty(), || {
-        format!("leases are left: {expired:?}")
-    });
-    let granted = SlotSelector::Unconfirmed {
-        held_by: Timestamp::MAX,
-    };
+    let follow_ups = memory.list_due_follow_ups(Timestamp::MAX, limit).await.expect("follow-ups");
+    report.require(follow_ups.is_empty(), || format!("follow-ups are left: {follow_ups:?}"));
+    let expired = memory.list_expired_leases(Timestamp::MAX, limit).await.expect("leases");
+    report.require(expired.is_empty(), || format!("leases are left: {expired:?}"));
+    let granted = SlotSelector::Unconfirmed { held_by: Timestamp::MAX };
     let granted = memory.list_slots(granted, limit).await.expect("slots");
-    report.require(granted.is_empty(), || {
-        format!("slots are left: {granted:?}")
-    });
+    report.require(granted.is_empty(), || format!("slots are left: {granted:?}"));
     for (key, _) in SLOT_LIMITS {
         let mut slots = list_slots(world, key).await;
         // Waiting requests of ended runs are skipped when their turn comes.
@@ -318,18 +268,10 @@ async fn check_nothing_left(world: &SimWorld, report: &mut CheckReport) {
         let (id, tenant_id) = (execution.execution_id, TenantId::default());
         let open = CommandFilter::open_in_execution(tenant_id.clone(), id);
         let open = memory.list_commands(open).await.expect("commands").commands;
-        report.require(open.is_empty(), || {
-            format!("{id}: commands are left: {open:?}")
-        });
-        let waits = WaitFilter {
-            tenant_id,
-            selector: WaitSelector::InExecution(id),
-            after: None,
-            limit,
-        };
+        report.require(open.is_empty(), || format!("{id}: commands are left: {open:?}"));
+        let waits =
+            WaitFilter { tenant_id, selector: WaitSelector::InExecution(id), after: None, limit };
         let waits = memory.list_waits(waits).await.expect("waits");
-        report.require(waits.is_empty(), || {
-            format!("{id}: waits are left: {waits:?}")
-        });
+        report.require(waits.is_empty(), || format!("{id}: waits are left: {waits:?}"));
     }
 }

@@ -82,11 +82,7 @@ impl FaultPlan {
             store_ms: rng.number_below(30),
             message_ms: rng.number_below(120),
             accident_ms: rng.draw_percent(70).then(|| 400 + rng.number_below(3_000)),
-            skew_ms: if rng.draw_percent(50) {
-                0
-            } else {
-                rng.number_below(1_500)
-            },
+            skew_ms: if rng.draw_percent(50) { 0 } else { rng.number_below(1_500) },
             snapshot_every: 1 + u32::try_from(rng.number_below(30)).unwrap_or_default(),
         }
     }

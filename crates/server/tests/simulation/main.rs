@@ -9,11 +9,7 @@
 //! A failure prints its seed. `SIM_SEED=n` runs only that seed and prints its whole trace.
 //! `SIM_SEED=n..m` runs a range of seeds instead of the usual thousand.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod check;
 mod fault_plan;

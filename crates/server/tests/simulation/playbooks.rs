@@ -62,22 +62,14 @@ pub(crate) fn generate_playbooks(seed: u64) -> Vec<SimPlaybook> {
                     ..GenConfig::order_independent()
                 };
                 let text = generate_playbook(number, &config).to_yaml();
-                SimPlaybook::new(
-                    index,
-                    text,
-                    SimulatedTools::Scripted,
-                    TimingDependence::None,
-                )
+                SimPlaybook::new(index, text, SimulatedTools::Scripted, TimingDependence::None)
             } else {
                 let (text, timing) = random_playbook(number);
                 SimPlaybook::new(index, text, SimulatedTools::Random(number), timing)
             }
         })
         .collect();
-    if playbooks
-        .iter()
-        .any(|playbook| playbook.text.contains("path: child"))
-    {
+    if playbooks.iter().any(|playbook| playbook.text.contains("path: child")) {
         let mut child = SimPlaybook::new(
             playbooks.len(),
             CHILD_PLAYBOOK.to_owned(),
@@ -118,13 +110,9 @@ pub(crate) fn user_decision(step: &str, signals: &[&str], is_approval: bool) -> 
 
 fn answer_for_user(request: &ResponseRequest<'_>) -> ExternalResponse {
     let (signals, is_approval) = match request.suspension {
-        SuspensionKind::Wait(wait) => (
-            wait.signals
-                .iter()
-                .map(|signal| signal.name.as_str())
-                .collect(),
-            false,
-        ),
+        SuspensionKind::Wait(wait) => {
+            (wait.signals.iter().map(|signal| signal.name.as_str()).collect(), false)
+        }
         SuspensionKind::Approval(_) => (Vec::new(), true),
         SuspensionKind::Sleep(_)
         | SuspensionKind::Child(_)
@@ -192,11 +180,7 @@ impl RunOutcome {
         Self {
             status,
             steps: steps.collect(),
-            ctx: if is_whole {
-                strip_time_dependent(state.ctx())
-            } else {
-                Json::Null
-            },
+            ctx: if is_whole { strip_time_dependent(state.ctx()) } else { Json::Null },
         }
     }
 }
@@ -207,9 +191,7 @@ fn strip_time_dependent(value: &Json) -> Json {
         ["slept_ms", "fired_at", "received_at", "at", "execution_id"];
     match value {
         Json::Map(map) => {
-            let stable = map
-                .iter()
-                .filter(|(key, _)| !TIME_DEPENDENT_KEYS.contains(&&***key));
+            let stable = map.iter().filter(|(key, _)| !TIME_DEPENDENT_KEYS.contains(&&***key));
             Json::object(stable.map(|(key, value)| (key.clone(), strip_time_dependent(value))))
         }
         Json::List(items) => Json::list(items.iter().map(strip_time_dependent)),
@@ -339,11 +321,7 @@ fn write_suspending_task(text: &mut String, rng: &mut SplitMix, index: usize) {
 }
 
 fn write_tool(text: &mut String, rng: &mut SplitMix, index: usize) {
-    let policy = if rng.draw_percent(50) {
-        RETRY_POLICY
-    } else {
-        ""
-    };
+    let policy = if rng.draw_percent(50) { RETRY_POLICY } else { "" };
     let tool = if rng.draw_percent(25) {
         format!(
             "[{{ name: one, kind: noop, result: {index}, set: {{ step.kept: \"{{{{ output }}}}\" }} }}, {{ name: two, kind: shell, command: \"{{{{ one }}}} {{{{ base }}}}\"{policy} }}]"
@@ -372,15 +350,8 @@ fn write_arcs(text: &mut String, rng: &mut SplitMix, index: usize, steps: usize)
         }
     }
     if !arcs.is_empty() {
-        let mode = if rng.draw_percent(60) {
-            "inclusive"
-        } else {
-            "exclusive"
-        };
+        let mode = if rng.draw_percent(60) { "inclusive" } else { "exclusive" };
         let arcs = arcs.join(", ");
-        let _ = writeln!(
-            text,
-            "    next: {{ spec: {{ mode: {mode} }}, arcs: [{arcs}] }}"
-        );
+        let _ = writeln!(text, "    next: {{ spec: {{ mode: {mode} }}, arcs: [{arcs}] }}");
     }
 }

@@ -52,9 +52,7 @@ impl Clock for SimClock {
     fn now(&self) -> Timestamp {
         let start = Timestamp::parse("2026-01-01T00:00:00Z").expect("a time");
         let elapsed_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        start
-            .saturating_add(Millis::from_ms(elapsed_ms))
-            .saturating_add(self.skew)
+        start.saturating_add(Millis::from_ms(elapsed_ms)).saturating_add(self.skew)
     }
 }
 
@@ -72,11 +70,7 @@ impl RandomSource for SimRandom {
 
 impl SimServer {
     pub(crate) fn new(number: usize) -> Self {
-        Self {
-            number,
-            running: Mutex::default(),
-            start_count: Mutex::default(),
-        }
+        Self { number, running: Mutex::default(), start_count: Mutex::default() }
     }
 
     /// Returns the running server, or `None` if it is down.
@@ -89,9 +83,7 @@ impl SimServer {
     pub(crate) async fn start(&self, world: &Arc<SimWorld>) {
         while self.running_server().is_none() {
             if let Some(running) = self.try_to_start(world).await {
-                world
-                    .trace
-                    .record(format_args!("{} is up", running.link.name));
+                world.trace.record(format_args!("{} is up", running.link.name));
                 *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
                 return;
             }
@@ -101,10 +93,7 @@ impl SimServer {
 
     async fn try_to_start(&self, world: &Arc<SimWorld>) -> Option<RunningServer> {
         let start = {
-            let mut starts = self
-                .start_count
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut starts = self.start_count.lock().unwrap_or_else(PoisonError::into_inner);
             *starts += 1;
             *starts
         };
@@ -117,14 +106,8 @@ impl SimServer {
         });
         let skew = seeded_rng(world.seed, &format!("skew {}", self.number))
             .number_below(world.fault_plan.skew_ms + 1);
-        let clock = SimClock {
-            started_at: world.started_at,
-            skew: Millis::from_ms(skew as u64),
-        };
-        let rng = SimRandom(Mutex::new(seeded_rng(
-            world.seed,
-            &format!("chance {name}"),
-        )));
+        let clock = SimClock { started_at: world.started_at, skew: Millis::from_ms(skew as u64) };
+        let rng = SimRandom(Mutex::new(seeded_rng(world.seed, &format!("chance {name}"))));
         let settings = Settings {
             server_name: format!("s{}", self.number).into(),
             lease_duration: world.fault_plan.lease,
@@ -136,15 +119,9 @@ impl SimServer {
         let store = open_faulty_store(world, &link);
         let opened = Runtime::open_with_rng(store, Arc::new(clock), Arc::new(rng), settings).await;
         match opened {
-            Ok(runtime) => Some(RunningServer {
-                runtime,
-                crashed: CancellationToken::new(),
-                link,
-            }),
+            Ok(runtime) => Some(RunningServer { runtime, crashed: CancellationToken::new(), link }),
             Err(error) => {
-                world
-                    .trace
-                    .record(format_args!("{name} does not start: {error}"));
+                world.trace.record(format_args!("{name} does not start: {error}"));
                 None
             }
         }
@@ -152,15 +129,9 @@ impl SimServer {
 
     /// Crashes the server at once, at any point.
     pub(crate) fn crash(&self, world: &SimWorld) {
-        let running = self
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(running) = running {
-            world
-                .trace
-                .record(format_args!("{} crashes", running.link.name));
+            world.trace.record(format_args!("{} crashes", running.link.name));
             running.link.is_disconnected.store(true, Ordering::Relaxed);
             running.crashed.cancel();
         }
@@ -169,16 +140,10 @@ impl SimServer {
     /// Suspends the whole process for a time. The process does not notice it.
     pub(crate) fn suspend(&self, world: &SimWorld, duration: Duration) {
         if let Some(running) = self.running_server() {
-            world.trace.record(format_args!(
-                "{} is suspended for {duration:?}",
-                running.link.name
-            ));
+            world.trace.record(format_args!("{} is suspended for {duration:?}", running.link.name));
             let until = Instant::now() + duration;
-            let mut suspended_until = running
-                .link
-                .suspended_until
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut suspended_until =
+                running.link.suspended_until.lock().unwrap_or_else(PoisonError::into_inner);
             *suspended_until = Some(until);
         }
     }
@@ -209,10 +174,7 @@ impl StoreLink {
         if method == StoreMethod::WriteSnapshot {
             return Fault::None;
         }
-        let suspended_until = self
-            .suspended_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let suspended_until = self.suspended_until.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(remaining) =
             suspended_until.and_then(|until| until.checked_duration_since(Instant::now()))
             && !remaining.is_zero()
@@ -247,9 +209,7 @@ impl StoreLink {
         } else {
             return Fault::None;
         };
-        world
-            .trace
-            .record(format_args!("{} {method:?} fails: {fault:?}", self.name));
+        world.trace.record(format_args!("{} {method:?} fails: {fault:?}", self.name));
         fault
     }
 }

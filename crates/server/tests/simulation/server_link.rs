@@ -64,10 +64,7 @@ impl ServerLink {
             is_answer_lost: rng.draw_percent(fault_plan.answer_lost),
             duplicate: is_duplicated.then(|| {
                 let server = rng.number_below(fault_plan.servers);
-                (
-                    server,
-                    random_duration(&mut rng, 10 * fault_plan.message_ms),
-                )
+                (server, random_duration(&mut rng, 10 * fault_plan.message_ms))
             }),
         }
     }
@@ -103,9 +100,7 @@ impl ServerLink {
             tokio::time::sleep(Duration::from_millis(50)).await;
             return None;
         };
-        let answer = running
-            .crashed
-            .run_until_cancelled(call(running.runtime.clone()));
+        let answer = running.crashed.run_until_cancelled(call(running.runtime.clone()));
         let answer = tokio::time::timeout(timeout, answer).await.ok().flatten();
         if answer.is_none() {
             trace.record(format_args!("no answer: {description}"));
@@ -136,15 +131,8 @@ impl ServerLink {
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
             if let Some(running) = world.servers[server].running_server() {
-                world
-                    .trace
-                    .record(format_args!("again, to s{server}: {description}"));
-                drop(
-                    running
-                        .crashed
-                        .run_until_cancelled(call(running.runtime.clone()))
-                        .await,
-                );
+                world.trace.record(format_args!("again, to s{server}: {description}"));
+                drop(running.crashed.run_until_cancelled(call(running.runtime.clone())).await);
             }
         });
     }

@@ -75,10 +75,7 @@ pub(crate) fn to_tool_answer(
 ) -> ToolResult {
     match behavior {
         ToolBehavior::Ok(data) => ToolResult::ok(data),
-        ToolBehavior::Fail(error, data) => ToolResult {
-            data,
-            ..ToolResult::failed(*error)
-        },
+        ToolBehavior::Fail(error, data) => ToolResult { data, ..ToolResult::failed(*error) },
         ToolBehavior::Configured => ToolResult::ok(match max_rows {
             Some(max_rows) if call.label == "claim" => cursor_rows(call, max_rows),
             Some(_) | None => configured_result(call),

@@ -15,10 +15,7 @@ pub(crate) struct SimTrace {
 
 impl SimTrace {
     pub(crate) fn start_trace() -> Self {
-        Self {
-            started_at: Instant::now(),
-            lines: Arc::default(),
-        }
+        Self { started_at: Instant::now(), lines: Arc::default() }
     }
 
     pub(crate) fn record(&self, event: impl Display) {

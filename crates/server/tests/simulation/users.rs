@@ -54,11 +54,7 @@ async fn answer_wait(link: &ServerLink, wait: &OpenWait) {
         return;
     }
     if is_approval {
-        let decision = if response == ExternalResponse::Accept {
-            "approve"
-        } else {
-            "reject"
-        };
+        let decision = if response == ExternalResponse::Accept { "approve" } else { "reject" };
         let request = ApproveRequest {
             step: wait.step.clone(),
             index: wait.index.and_then(|index| u32::try_from(index).ok()),
@@ -68,11 +64,7 @@ async fn answer_wait(link: &ServerLink, wait: &OpenWait) {
         };
         let call = move |runtime: Runtime| {
             let request = request.clone();
-            async move {
-                runtime
-                    .submit_approval(execution_id, "person-0".into(), request)
-                    .await
-            }
+            async move { runtime.submit_approval(execution_id, "person-0".into(), request).await }
         };
         let description = format!("{decision} {execution_id} {}", wait.step);
         drop(link.send_request(description, REQUEST_TIMEOUT, call).await);
@@ -80,21 +72,13 @@ async fn answer_wait(link: &ServerLink, wait: &OpenWait) {
     }
     let request = SignalRequest {
         name: name.into(),
-        key: wait
-            .awaited
-            .key
-            .as_ref()
-            .map(|key| Text::from(key.as_str())),
+        key: wait.awaited.key.as_ref().map(|key| Text::from(key.as_str())),
         payload: Some(Json::object([("said", Json::from(name))])),
     };
     let description = format!("signal {execution_id} {name}");
     let call = move |runtime: Runtime| {
         let request = request.clone();
-        async move {
-            runtime
-                .send_signal(execution_id, Some("ann".into()), request)
-                .await
-        }
+        async move { runtime.send_signal(execution_id, Some("ann".into()), request).await }
     };
     drop(link.send_request(description, REQUEST_TIMEOUT, call).await);
 }
@@ -106,14 +90,9 @@ pub(crate) async fn resume_paused(world: &Arc<SimWorld>) {
         let execution_id = execution.execution_id;
         if execution.view.paused && !execution.view.status.is_terminal() {
             let call = move |runtime: Runtime| async move {
-                runtime
-                    .resume_execution(execution_id, None, ControlRequest::default())
-                    .await
+                runtime.resume_execution(execution_id, None, ControlRequest::default()).await
             };
-            drop(
-                link.send_request(format!("resume {execution_id}"), REQUEST_TIMEOUT, call)
-                    .await,
-            );
+            drop(link.send_request(format!("resume {execution_id}"), REQUEST_TIMEOUT, call).await);
         }
     }
 }

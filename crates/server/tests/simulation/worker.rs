@@ -86,11 +86,8 @@ async fn heartbeat_loop(
         if leases.is_empty() {
             continue;
         }
-        let request = HeartbeatRequest {
-            worker_id: worker.clone(),
-            leases: leases.clone(),
-            extend_ms: None,
-        };
+        let request =
+            HeartbeatRequest { worker_id: worker.clone(), leases: leases.clone(), extend_ms: None };
         let description = format!("renew {}", leases.len());
         let call = move |runtime: Runtime| {
             let request = request.clone();
@@ -101,10 +98,9 @@ async fn heartbeat_loop(
         };
         for (lease, renewal) in leases.iter().zip(&answer.leases) {
             if !renewal.ok {
-                world.trace.record(format_args!(
-                    "{worker} lost its lease of {}",
-                    renewal.command_id
-                ));
+                world
+                    .trace
+                    .record(format_args!("{worker} lost its lease of {}", renewal.command_id));
                 lock_leases(held_leases).remove(&(lease.command_id, lease.attempt));
             }
         }
@@ -175,9 +171,7 @@ impl WorkerSlot {
         for command in commands {
             let (id, attempt) = (command.command_id, command.attempt);
             let step = &command.node_name;
-            self.world
-                .trace
-                .record(format_args!("{} has {id}/{attempt} {step}", self.worker));
+            self.world.trace.record(format_args!("{} has {id}/{attempt} {step}", self.worker));
         }
     }
 
@@ -208,23 +202,15 @@ impl WorkerSlot {
             retries_before: unreported.reported_count,
             ..empty_report(command)
         };
-        let request = ReportRequest {
-            worker_id: self.worker.clone(),
-            reports: vec![report],
-            lease: None,
-        };
+        let request =
+            ReportRequest { worker_id: self.worker.clone(), reports: vec![report], lease: None };
         let call = move |runtime: Runtime| {
             let request = request.clone();
             async move { runtime.process_reports(request).await }
         };
         let description = format!("progress {}/{}", command.command_id, command.attempt);
-        let answer = self
-            .link
-            .send_request(description, REQUEST_TIMEOUT, call)
-            .await;
-        let Some(result) = answer
-            .and_then(Result::ok)
-            .and_then(|mut answer| answer.results.pop())
+        let answer = self.link.send_request(description, REQUEST_TIMEOUT, call).await;
+        let Some(result) = answer.and_then(Result::ok).and_then(|mut answer| answer.results.pop())
         else {
             return;
         };
@@ -256,10 +242,8 @@ impl WorkerSlot {
                 async move { runtime.process_reports(request).await }
             };
             let description = format!("report {command}/{attempt}");
-            if let Some(Ok(mut answer)) = self
-                .link
-                .send_request(description, REQUEST_TIMEOUT, call)
-                .await
+            if let Some(Ok(mut answer)) =
+                self.link.send_request(description, REQUEST_TIMEOUT, call).await
             {
                 let result = answer.results.pop().expect("an answer to each report");
                 if self.is_report_settled(&result, attempt) {
@@ -329,10 +313,7 @@ impl WorkerSlot {
             max_task_runs: MAX_TASK_RUNS,
         };
         let mut machine = CommandMachine::new(spec).expect("a command of the playbook");
-        let input = MachineInput {
-            now: None,
-            random_fraction: 0.5,
-        };
+        let input = MachineInput { now: None, random_fraction: 0.5 };
         loop {
             machine = match machine.next(input) {
                 MachineAction::Call(call_spec, pending_call) => {
@@ -382,11 +363,7 @@ impl WorkerSlot {
             config: &config,
             input: &input,
         };
-        let behavior = self
-            .world
-            .find_playbook(command.meta.catalog_id)
-            .tools
-            .play_call(&call);
+        let behavior = self.world.find_playbook(command.meta.catalog_id).tools.play_call(&call);
         to_tool_answer(behavior, &call, command.meta.frame_max_rows)
     }
 
@@ -398,10 +375,8 @@ impl WorkerSlot {
                 let uri = uri.clone();
                 async move { runtime.resolve_result(&uri).await }
             };
-            if let Some(Ok(payload)) = self
-                .link
-                .send_request("resolve", REQUEST_TIMEOUT, call)
-                .await
+            if let Some(Ok(payload)) =
+                self.link.send_request("resolve", REQUEST_TIMEOUT, call).await
             {
                 return Some(payload);
             }
@@ -440,10 +415,7 @@ fn build_command_report(command: &LeasedCommand, outcome: MachineOutcome) -> Com
         errors: frame
             .errors
             .into_iter()
-            .map(|failed| RowError {
-                row: failed.row,
-                error: failed.error,
-            })
+            .map(|failed| RowError { row: failed.row, error: failed.error })
             .collect(),
     });
     CommandReport {

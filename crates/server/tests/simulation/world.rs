@@ -71,25 +71,16 @@ impl SimWorld {
     }
 
     pub(crate) fn lock_acknowledged(&self) -> MutexGuard<'_, AcknowledgedEffects> {
-        self.acknowledged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn find_playbook(&self, id: CatalogId) -> &SimPlaybook {
-        let playbook = self
-            .playbooks
-            .iter()
-            .find(|playbook| playbook.catalog_id == id);
+        let playbook = self.playbooks.iter().find(|playbook| playbook.catalog_id == id);
         playbook.expect("a generated playbook")
     }
 
     pub(crate) fn record_accepted(&self, command: CommandId, attempt: u32) {
-        self.lock_acknowledged()
-            .accepted
-            .entry(command)
-            .or_default()
-            .insert(attempt);
+        self.lock_acknowledged().accepted.entry(command).or_default().insert(attempt);
     }
 
     pub(crate) fn record_violation(&self, violation: String) {
@@ -112,9 +103,7 @@ impl SimWorld {
 
     async fn have_all_ended(&self) -> bool {
         let executions = self.list_executions().await;
-        executions
-            .iter()
-            .all(|execution| execution.view.status.is_terminal())
+        executions.iter().all(|execution| execution.view.status.is_terminal())
     }
 }
 
@@ -208,10 +197,7 @@ async fn run_faulty_worker(world: &Arc<SimWorld>, number: usize) {
     let mut rng = seeded_rng(world.seed, &format!("fate of worker {number}"));
     for incarnation in 1.. {
         let work = run_worker(Arc::clone(world), number, incarnation);
-        let Some(max_ms) = world
-            .fault_plan
-            .accident_ms
-            .filter(|_| !world.has_stopped_faults())
+        let Some(max_ms) = world.fault_plan.accident_ms.filter(|_| !world.has_stopped_faults())
         else {
             return work.await;
         };
@@ -228,19 +214,14 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
     let link = ServerLink::new(world, format!("p{number}"));
     let mut rng = seeded_rng(world.seed, &format!("person {number}"));
     tokio::time::sleep(random_duration(&mut rng, 800)).await;
-    let playbooks: Vec<&SimPlaybook> = world
-        .playbooks
-        .iter()
-        .filter(|playbook| playbook.path.as_str() != "child")
-        .collect();
+    let playbooks: Vec<&SimPlaybook> =
+        world.playbooks.iter().filter(|playbook| playbook.path.as_str() != "child").collect();
     let playbook = rng.pick_item(&playbooks).expect("a playbook");
     // With a key, repeated requests start it once.
     let key = rng.draw_percent(50).then(|| format!("key of p{number}"));
     let request = ExecuteRequest {
         path: Some(playbook.path.clone()),
-        labels: key
-            .as_ref()
-            .map(|key| Json::object([("key", Json::from(key.as_str()))])),
+        labels: key.as_ref().map(|key| Json::object([("key", Json::from(key.as_str()))])),
         ..ExecuteRequest::default()
     };
     let description = format!("execute {} {key:?}", playbook.path);
@@ -255,17 +236,14 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
                 }
             }
         };
-        if let Some(Ok(answer)) = link
-            .send_request(&description, Duration::from_secs(10), call)
-            .await
+        if let Some(Ok(answer)) =
+            link.send_request(&description, Duration::from_secs(10), call).await
         {
             break answer.execution_id;
         }
         tokio::time::sleep(random_duration(&mut rng, 300)).await;
     };
-    world
-        .trace
-        .record(format_args!("p{number} has started {execution_id}"));
+    world.trace.record(format_args!("p{number} has started {execution_id}"));
     world.lock_acknowledged().started.insert(execution_id);
     if rng.draw_percent(10) {
         tokio::time::sleep(random_duration(&mut rng, 1_500)).await;
@@ -273,18 +251,11 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
     } else if rng.draw_percent(15) {
         tokio::time::sleep(random_duration(&mut rng, 1_500)).await;
         let call = move |runtime: Runtime| async move {
-            runtime
-                .pause_execution(execution_id, None, ControlRequest::default())
-                .await
+            runtime.pause_execution(execution_id, None, ControlRequest::default()).await
         };
         // It is resumed after faults have stopped, since a late pause may arrive last.
         drop(
-            link.send_request(
-                format!("pause {execution_id}"),
-                Duration::from_secs(5),
-                call,
-            )
-            .await,
+            link.send_request(format!("pause {execution_id}"), Duration::from_secs(5), call).await,
         );
     }
 }
@@ -296,13 +267,8 @@ async fn cancel_execution(world: &SimWorld, link: &ServerLink, execution_id: Exe
             async move { runtime.cancel_execution(execution_id, None, request).await }
         };
         let description = format!("cancel {execution_id}");
-        if let Some(Ok(_)) = link
-            .send_request(description, Duration::from_secs(10), call)
-            .await
-        {
-            world
-                .trace
-                .record(format_args!("{execution_id} is cancelled"));
+        if let Some(Ok(_)) = link.send_request(description, Duration::from_secs(10), call).await {
+            world.trace.record(format_args!("{execution_id} is cancelled"));
             world.lock_acknowledged().cancelled.insert(execution_id);
             return;
         }

@@ -42,11 +42,7 @@ impl DatabaseCounters {
     pub(crate) fn format_per_item(self, items: f64) -> String {
         #[expect(clippy::cast_precision_loss, reason = "it is a measurement")]
         let (commits, bytes) = (self.commits as f64, self.wal_bytes as f64);
-        format!(
-            "{:.3} commits, {:.1} kB of WAL each",
-            commits / items,
-            bytes / items / 1e3
-        )
+        format!("{:.3} commits, {:.1} kB of WAL each", commits / items, bytes / items / 1e3)
     }
 }
 
@@ -55,16 +51,13 @@ impl MeasuredBackend {
     /// one is created.
     pub(crate) async fn open(name: &str, config: Option<String>) -> Self {
         if name == "postgres" {
-            let database = config
-                .is_none()
-                .then(|| TestDatabase::new().expect("a cluster"));
+            let database = config.is_none().then(|| TestDatabase::new().expect("a cluster"));
             let own = database.as_ref().map(TestDatabase::connection_config);
             let config = config.or(own).expect("a database");
             let options = PostgresOptions::new(&config, noon());
             let store = PostgresStore::open(&options).await.expect("a store");
-            let (client, connection) = tokio_postgres::connect(&config, NoTls)
-                .await
-                .expect("a connection");
+            let (client, connection) =
+                tokio_postgres::connect(&config, NoTls).await.expect("a connection");
             tokio::spawn(connection);
             return Self {
                 store: Arc::new(store),
@@ -94,10 +87,7 @@ impl MeasuredBackend {
                     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint
                     FROM pg_stat_database WHERE datname = current_database()";
                 let row = client.query_one(sql, &[]).await.expect("counters");
-                DatabaseCounters {
-                    commits: row.get(1),
-                    wal_bytes: row.get(2),
-                }
+                DatabaseCounters { commits: row.get(1), wal_bytes: row.get(2) }
             }
         }
     }

@@ -120,17 +120,13 @@ async fn measure_sequential(backend: &MeasuredBackend, executions: &mut Executio
         started.push(run);
     }
     let count = started.len();
-    times
-        .print_summary(backend, "start alone (3 events)", count)
-        .await;
+    times.print_summary(backend, "start alone (3 events)", count).await;
     let mut times = CallTimings::new(backend).await;
     for run in &mut started {
         let append = run.report_request();
         times.time_call(run.append_to(store, append)).await;
     }
-    times
-        .print_summary(backend, "report alone (6 events)", count)
-        .await;
+    times.print_summary(backend, "report alone (6 events)", count).await;
 }
 
 /// Measures many concurrent drivers, each with separate executions.
@@ -168,9 +164,7 @@ async fn measure_concurrent(
             times.durations.extend(durations);
         }
         let name = format!("{driver_count} at once: {kind}");
-        times
-            .print_summary(backend, &name, driver_count * rounds)
-            .await;
+        times.print_summary(backend, &name, driver_count * rounds).await;
     }
 }
 
@@ -192,19 +186,14 @@ async fn measure_queue(backend: &MeasuredBackend, executions: &mut ExecutionSequ
         let mut times = CallTimings::new(backend).await;
         for _ in 0..calls {
             leased.extend(
-                times
-                    .time_call(store.lease_commands(lease_request(max)))
-                    .await
-                    .expect("leased"),
+                times.time_call(store.lease_commands(lease_request(max))).await.expect("leased"),
             );
         }
         let name = format!("lease of {max}");
         times.print_summary(backend, &name, calls).await;
     }
-    let fences: Vec<_> = leased
-        .iter()
-        .map(|it| lease_fence(it.command.command_id, it.command.attempt))
-        .collect();
+    let fences: Vec<_> =
+        leased.iter().map(|it| lease_fence(it.command.command_id, it.command.attempt)).collect();
     for size in [1, 100] {
         let mut times = CallTimings::new(backend).await;
         let mut calls = 0;
@@ -220,10 +209,7 @@ async fn measure_queue(backend: &MeasuredBackend, executions: &mut ExecutionSequ
 
 async fn measure_load(backend: &MeasuredBackend, executions: &mut ExecutionSequence) {
     let store = &*backend.store;
-    let key = SnapshotKey {
-        kind: Text::from("engine_state"),
-        fold_version: 1,
-    };
+    let key = SnapshotKey { kind: Text::from("engine_state"), fold_version: 1 };
     let mut ids = Vec::new();
     for _ in 0..50 {
         let mut run = executions.next();
@@ -237,9 +223,7 @@ async fn measure_load(backend: &MeasuredBackend, executions: &mut ExecutionSeque
     }
     let mut times = CallTimings::new(backend).await;
     for id in ids.iter().cycle().take(300) {
-        let loaded = times
-            .time_call(store.load_execution(*id, &key, LogPageLimit::MAX))
-            .await;
+        let loaded = times.time_call(store.load_execution(*id, &key, LogPageLimit::MAX)).await;
         loaded.expect("loaded").expect("there");
     }
     times.print_summary(backend, "load of 21 events", 300).await;

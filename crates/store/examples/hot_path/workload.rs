@@ -44,11 +44,7 @@ pub(crate) fn lease_request(max: i64) -> LeaseRequest {
 }
 
 pub(crate) fn lease_fence(command_id: CommandId, attempt: u32) -> Fence {
-    Fence {
-        command_id,
-        attempt,
-        condition: LeaseCondition::Token(lease_token()),
-    }
+    Fence { command_id, attempt, condition: LeaseCondition::Token(lease_token()) }
 }
 
 /// Returns a context of a few hundred bytes, as commands and results have.
@@ -198,10 +194,7 @@ impl TestExecution {
             error: None,
         });
         AppendRequest {
-            fences: completed
-                .map(|command_id| lease_fence(command_id, 1))
-                .into_iter()
-                .collect(),
+            fences: completed.map(|command_id| lease_fence(command_id, 1)).into_iter().collect(),
             commands: close.into_iter().chain([issue]).collect(),
             ..self.append_request(events)
         }

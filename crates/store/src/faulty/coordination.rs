@@ -51,11 +51,7 @@ impl<S: Store> CoordinationStore for FaultyStore<S> {
         outcome: FollowUpOutcome,
     ) -> Result<bool, StoreError> {
         let mode = self.inject_fault(StoreMethod::CompleteFollowUp).await?;
-        mode.apply_to(
-            self.inner
-                .complete_follow_up(execution_id, follow_up_id, outcome)
-                .await,
-        )
+        mode.apply_to(self.inner.complete_follow_up(execution_id, follow_up_id, outcome).await)
     }
 
     async fn grant_slots(
@@ -96,11 +92,7 @@ impl<S: Store> CoordinationStore for FaultyStore<S> {
         now: Timestamp,
     ) -> Result<Option<CachedStepResult>, StoreError> {
         let mode = self.inject_fault(StoreMethod::FindCachedResult).await?;
-        mode.apply_to(
-            self.inner
-                .find_cached_result(tenant_id, scope, key_sha256, now)
-                .await,
-        )
+        mode.apply_to(self.inner.find_cached_result(tenant_id, scope, key_sha256, now).await)
     }
 
     async fn find_answered_request(
@@ -111,11 +103,7 @@ impl<S: Store> CoordinationStore for FaultyStore<S> {
         now: Timestamp,
     ) -> Result<Option<AnsweredRequest>, StoreError> {
         let mode = self.inject_fault(StoreMethod::FindAnsweredRequest).await?;
-        mode.apply_to(
-            self.inner
-                .find_answered_request(tenant_id, route, key_sha256, now)
-                .await,
-        )
+        mode.apply_to(self.inner.find_answered_request(tenant_id, route, key_sha256, now).await)
     }
 
     async fn has_seen_message(&self, message: DedupReservation) -> Result<bool, StoreError> {

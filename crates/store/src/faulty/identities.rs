@@ -53,9 +53,7 @@ impl<S: Store> IdentityStore for FaultyStore<S> {
     }
 
     async fn get_or_init_shared_secret(&self, fresh: Text) -> Result<Text, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::GetOrInitSharedSecret)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::GetOrInitSharedSecret).await?;
         mode.apply_to(self.inner.get_or_init_shared_secret(fresh).await)
     }
 
@@ -71,20 +69,14 @@ impl<S: Store> IdentityStore for FaultyStore<S> {
         limit: PageLimit,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let mode = self.inject_fault(StoreMethod::ListAuditEntries).await?;
-        mode.apply_to(
-            self.inner
-                .list_audit_entries(tenant_id, before, limit)
-                .await,
-        )
+        mode.apply_to(self.inner.list_audit_entries(tenant_id, before, limit).await)
     }
     async fn list_secret_audit_entries(
         &self,
         filter: SecretAuditFilter,
         limit: PageLimit,
     ) -> Result<Vec<AuditEntry>, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::ListSecretAuditEntries)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::ListSecretAuditEntries).await?;
         mode.apply_to(self.inner.list_secret_audit_entries(filter, limit).await)
     }
 }

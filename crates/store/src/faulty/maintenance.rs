@@ -61,9 +61,7 @@ impl<S: Store> MaintenanceStore for FaultyStore<S> {
         now: Timestamp,
         limit: PageLimit,
     ) -> Result<u64, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::PurgeDroppedExecutions)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::PurgeDroppedExecutions).await?;
         mode.apply_to(self.inner.purge_dropped_executions(now, limit).await)
     }
 
@@ -94,11 +92,7 @@ impl<S: Store> MaintenanceStore for FaultyStore<S> {
         view: ExecutionView,
     ) -> Result<bool, StoreError> {
         let mode = self.inject_fault(StoreMethod::RewriteExecutionView).await?;
-        mode.apply_to(
-            self.inner
-                .rewrite_execution_view(execution_id, version, view)
-                .await,
-        )
+        mode.apply_to(self.inner.rewrite_execution_view(execution_id, version, view).await)
     }
 
     async fn store_stats(&self) -> Result<StoreStats, StoreError> {
@@ -112,9 +106,7 @@ impl<S: Store> MaintenanceStore for FaultyStore<S> {
     }
 
     async fn list_failed_privilege_checks(&self) -> Result<Vec<FailedPrivilegeCheck>, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::ListFailedPrivilegeChecks)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::ListFailedPrivilegeChecks).await?;
         mode.apply_to(self.inner.list_failed_privilege_checks().await)
     }
 

@@ -132,9 +132,7 @@ fn lost_response_error() -> StoreError {
 
 impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyStore")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("FaultyStore").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
@@ -169,11 +167,7 @@ impl<S: Store> Store for FaultyStore<S> {
             Fault::Hang => std::future::pending().await,
             Fault::Conflict => appends
                 .iter()
-                .map(|append| {
-                    Err(AppendError::Conflict {
-                        actual: append.expected_head.version,
-                    })
-                })
+                .map(|append| Err(AppendError::Conflict { actual: append.expected_head.version }))
                 .collect(),
         }
     }
@@ -185,11 +179,7 @@ impl<S: Store> Store for FaultyStore<S> {
         page: LogPageLimit,
     ) -> Result<Option<LoadedLog>, StoreError> {
         let mode = self.inject_fault(StoreMethod::LoadExecution).await?;
-        mode.apply_to(
-            self.inner
-                .load_execution(execution_id, snapshot, page)
-                .await,
-        )
+        mode.apply_to(self.inner.load_execution(execution_id, snapshot, page).await)
     }
 
     async fn read_events(
@@ -228,11 +218,7 @@ impl<S: Store> Store for FaultyStore<S> {
         max_version: ExecutionVersion,
     ) -> Result<Option<Snapshot>, StoreError> {
         let mode = self.inject_fault(StoreMethod::FindSnapshot).await?;
-        mode.apply_to(
-            self.inner
-                .find_snapshot(execution_id, key, max_version)
-                .await,
-        )
+        mode.apply_to(self.inner.find_snapshot(execution_id, key, max_version).await)
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
@@ -302,9 +288,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::CountExecutionsByStatus)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::CountExecutionsByStatus).await?;
         mode.apply_to(self.inner.count_executions_by_status().await)
     }
 
@@ -379,11 +363,7 @@ impl<S: Store> Store for FaultyStore<S> {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let mode = self.inject_fault(StoreMethod::ExpireWorkerLeases).await?;
-        mode.apply_to(
-            self.inner
-                .expire_worker_leases(tenant_id, worker, now)
-                .await,
-        )
+        mode.apply_to(self.inner.expire_worker_leases(tenant_id, worker, now).await)
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
@@ -437,14 +417,8 @@ impl<S: Store> Store for FaultyStore<S> {
         path: &PlaybookPath,
         since: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::SetDefinitionArchived)
-            .await?;
-        mode.apply_to(
-            self.inner
-                .set_definition_archived(tenant_id, path, since)
-                .await,
-        )
+        let mode = self.inject_fault(StoreMethod::SetDefinitionArchived).await?;
+        mode.apply_to(self.inner.set_definition_archived(tenant_id, path, since).await)
     }
 
     async fn register_runtime(

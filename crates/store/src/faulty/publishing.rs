@@ -40,9 +40,7 @@ impl<S: Store> PublishingStore for FaultyStore<S> {
     }
 
     async fn count_claimable_outbox_rows(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::CountClaimableOutboxRows)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::CountClaimableOutboxRows).await?;
         mode.apply_to(self.inner.count_claimable_outbox_rows(now).await)
     }
 
@@ -108,9 +106,7 @@ impl<S: Store> PublishingStore for FaultyStore<S> {
         before: Timestamp,
         limit: PageLimit,
     ) -> Result<u64, StoreError> {
-        let mode = self
-            .inject_fault(StoreMethod::PurgeQuarantinedItems)
-            .await?;
+        let mode = self.inject_fault(StoreMethod::PurgeQuarantinedItems).await?;
         mode.apply_to(self.inner.purge_quarantined_items(before, limit).await)
     }
 

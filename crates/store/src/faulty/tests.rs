@@ -51,19 +51,13 @@ async fn append_as_driver(store: &dyn Store, run: &mut TestExecution) {
             Err(AppendError::Conflict { .. } | AppendError::Store(StoreError::Retry { .. })) => {}
             Err(other) => panic!("{other:?}"),
         }
-        let Ok(tail) = store
-            .read_events(run.id, run.head.version, LogPageLimit::MAX)
-            .await
-        else {
+        let Ok(tail) = store.read_events(run.id, run.head.version, LogPageLimit::MAX).await else {
             continue;
         };
         if let Some(last) = tail.last() {
             run.head = LogHead::after_event(last);
         }
-        if tail
-            .iter()
-            .any(|event| event.record.event.event_id == event_id)
-        {
+        if tail.iter().any(|event| event.record.event.event_id == event_id) {
             return;
         }
     }
@@ -71,13 +65,8 @@ async fn append_as_driver(store: &dyn Store, run: &mut TestExecution) {
 
 #[tokio::test]
 async fn driver_appends_each_event_once_despite_faults() {
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Yield(2),
-        Fault::Conflict,
-        Fault::None,
-    ];
+    let faults =
+        [Fault::FailBefore, Fault::FailAfter, Fault::Yield(2), Fault::Conflict, Fault::None];
     let calls = AtomicUsize::new(0);
     let plan = move |_| faults[calls.fetch_add(1, Ordering::Relaxed) % faults.len()];
     let model = MemoryStore::new();
@@ -86,10 +75,7 @@ async fn driver_appends_each_event_once_despite_faults() {
     for _ in 0..40 {
         append_as_driver(&store, &mut run).await;
     }
-    let log = store
-        .inner()
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let log = store.inner().read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let log = log.unwrap();
     verify_chain(&log).unwrap();
     let ids: BTreeSet<_> = log.iter().map(|it| it.record.event.event_id).collect();
@@ -130,10 +116,7 @@ async fn call_all_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
 
 async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let run = TestExecution::new(1);
-    let key = SnapshotKey {
-        kind: "engine_state".into(),
-        fold_version: 1,
-    };
+    let key = SnapshotKey { kind: "engine_state".into(), fold_version: 1 };
     let snapshot = Snapshot {
         execution_id: run.id,
         key: key.clone(),
@@ -152,45 +135,21 @@ async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>
     vec![
         appended,
         store.load_execution(run.id, &key, page).await.map(drop),
-        store
-            .read_events(run.id, ExecutionVersion::EMPTY, page)
-            .await
-            .map(drop),
-        store
-            .read_replay_rows(run.id, ExecutionVersion::EMPTY, page)
-            .await
-            .map(drop),
+        store.read_events(run.id, ExecutionVersion::EMPTY, page).await.map(drop),
+        store.read_replay_rows(run.id, ExecutionVersion::EMPTY, page).await.map(drop),
         store.find_event(run.id, event_id).await.map(drop),
-        store
-            .find_snapshot(run.id, &key, ExecutionVersion::EMPTY)
-            .await
-            .map(drop),
+        store.find_snapshot(run.id, &key, ExecutionVersion::EMPTY).await.map(drop),
         store.write_snapshot(snapshot).await,
-        store
-            .delete_snapshot(run.id, &key, ExecutionVersion::EMPTY)
-            .await,
-        store_error_of_put(
-            store
-                .put_result(result_put(run.id, new_result(9, b"{}")))
-                .await,
-        ),
-        store
-            .find_result(run.id, ResultId::new(1).unwrap())
-            .await
-            .map(drop),
+        store.delete_snapshot(run.id, &key, ExecutionVersion::EMPTY).await,
+        store_error_of_put(store.put_result(result_put(run.id, new_result(9, b"{}"))).await),
+        store.find_result(run.id, ResultId::new(1).unwrap()).await.map(drop),
         store.read_feed(start, FeedLimit::MAX).await.map(drop),
         store.find_execution(run.id).await.map(drop),
         store.list_executions(all_executions()).await.map(drop),
-        store
-            .list_open_children(run.id, None, limit)
-            .await
-            .map(drop),
+        store.list_open_children(run.id, None, limit).await.map(drop),
         store.tenant_counts(&TenantId::default()).await.map(drop),
         store.count_executions_by_status().await.map(drop),
-        store
-            .count_live_executions(&TenantId::default(), 1)
-            .await
-            .map(drop),
+        store.count_live_executions(&TenantId::default(), 1).await.map(drop),
         store.is_dropped(run.id).await.map(drop),
     ]
 }
@@ -200,29 +159,17 @@ async fn call_command_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> 
     let (now, limit) = (test_time("12:00:00"), PageLimit::default());
     let command_id = CommandId::new(1).unwrap();
     vec![
-        store
-            .lease_commands(lease_request("w", 1, 1))
-            .await
-            .map(drop),
-        store
-            .try_lease_command(command_id, lease_terms("w", 1))
-            .await
-            .map(drop),
+        store.lease_commands(lease_request("w", 1, 1)).await.map(drop),
+        store.try_lease_command(command_id, lease_terms("w", 1)).await.map(drop),
         store.extend_leases(Vec::new(), now).await.map(drop),
         store.release_leases(Vec::new()).await.map(drop),
         store.list_expired_leases(now, limit).await.map(drop),
         store.find_command(command_id).await.map(drop),
         store
-            .list_commands(CommandFilter::open_in_execution(
-                TenantId::default(),
-                run.id,
-            ))
+            .list_commands(CommandFilter::open_in_execution(TenantId::default(), run.id))
             .await
             .map(drop),
-        store
-            .expire_worker_leases(&TenantId::default(), &worker_id("w"), now)
-            .await
-            .map(drop),
+        store.expire_worker_leases(&TenantId::default(), &worker_id("w"), now).await.map(drop),
         store.pool_counts().await.map(drop),
         store.list_due_timers(now, None, limit).await.map(drop),
     ]
@@ -269,15 +216,9 @@ async fn call_catalog_and_runtime_methods(store: &dyn Store) -> Vec<Result<(), S
         store.find_catalog_entry(&tenant, latest).await.map(drop),
         store.list_catalog(definitions).await.map(drop),
         store.list_catalog_versions(versions).await.map(drop),
-        store
-            .set_definition_archived(&tenant, &path, Some(now))
-            .await
-            .map(drop),
+        store.set_definition_archived(&tenant, &path, Some(now)).await.map(drop),
         store.register_runtime(runtime).await.map(drop),
-        store
-            .record_heartbeat(kind, &"b".into(), now)
-            .await
-            .map(drop),
+        store.record_heartbeat(kind, &"b".into(), now).await.map(drop),
         store.list_runtimes(kind).await.map(drop),
         store.remove_runtime(kind, &"b".into()).await.map(drop),
     ]
@@ -285,12 +226,7 @@ async fn call_catalog_and_runtime_methods(store: &dyn Store) -> Vec<Result<(), S
 
 async fn call_machine_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let now = test_time("12:00:00");
-    let request = MachineIdRequest {
-        owner: "a".into(),
-        requested_id: None,
-        now,
-        lease_until: now,
-    };
+    let request = MachineIdRequest { owner: "a".into(), requested_id: None, now, lease_until: now };
     let renewal = MachineRenewal {
         machine_id: MachineId::MIN,
         epoch: 9,
@@ -307,11 +243,7 @@ async fn call_machine_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> 
 }
 
 async fn call_identity_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (now, limit, tenant) = (
-        test_time("12:00:00"),
-        PageLimit::default(),
-        TenantId::default(),
-    );
+    let (now, limit, tenant) = (test_time("12:00:00"), PageLimit::default(), TenantId::default());
     let (token, prefix) = (api_token(1, &tenant), "prefix1".into());
     let id = token.token_id;
     vec![
@@ -321,21 +253,10 @@ async fn call_identity_methods(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.list_tokens(&tenant, None, limit).await.map(drop),
         store.revoke_token(&tenant, id, now).await.map(drop),
         store.record_token_use(id, now).await,
-        store
-            .get_or_init_shared_secret("one".into())
-            .await
-            .map(drop),
-        store
-            .append_audit_log(vec![new_audit_entry(1, &tenant)])
-            .await,
-        store
-            .list_audit_entries(&tenant, None, limit)
-            .await
-            .map(drop),
-        store
-            .list_secret_audit_entries(SecretAuditFilter::default(), limit)
-            .await
-            .map(drop),
+        store.get_or_init_shared_secret("one".into()).await.map(drop),
+        store.append_audit_log(vec![new_audit_entry(1, &tenant)]).await,
+        store.list_audit_entries(&tenant, None, limit).await.map(drop),
+        store.list_secret_audit_entries(SecretAuditFilter::default(), limit).await.map(drop),
     ]
 }
 
@@ -349,53 +270,26 @@ async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         after: None,
         limit,
     };
-    let signals = BroadcastFilter {
-        tenant_id: tenant.clone(),
-        awaited: Vec::new(),
-        since: now,
-        limit,
-    };
-    let release = SlotChange::Release {
-        key: name.clone(),
-        holder: SlotHolder::Execution,
-    };
+    let signals =
+        BroadcastFilter { tenant_id: tenant.clone(), awaited: Vec::new(), since: now, limit };
+    let release = SlotChange::Release { key: name.clone(), holder: SlotHolder::Execution };
     let unconfirmed = SlotSelector::Unconfirmed { held_by: now };
     let done = FollowUpOutcome::Done;
     let reservation = request_reservation("k", "body", 1, "12:00:00");
     vec![
         store.list_waits(waits).await.map(drop),
-        store
-            .put_broadcast(broadcast_signal(1, "go", None, now))
-            .await,
+        store.put_broadcast(broadcast_signal(1, "go", None, now)).await,
         store.list_broadcasts(signals).await.map(drop),
         store.list_due_follow_ups(now, limit).await.map(drop),
-        store
-            .complete_follow_up(id, &"e".into(), done)
-            .await
-            .map(drop),
+        store.complete_follow_up(id, &"e".into(), done).await.map(drop),
         store.grant_slots(&tenant, &name, now).await.map(drop),
         store.list_slots(unconfirmed, limit).await.map(drop),
         store.change_slots(&tenant, id, vec![release]).await,
-        store
-            .find_cached_result(&tenant, &name, digest, now)
-            .await
-            .map(drop),
-        store
-            .find_answered_request(&tenant, &"r".into(), digest, now)
-            .await
-            .map(drop),
-        store
-            .has_seen_message(dedup_reservation("m", "body", "12:00:00"))
-            .await
-            .map(drop),
+        store.find_cached_result(&tenant, &name, digest, now).await.map(drop),
+        store.find_answered_request(&tenant, &"r".into(), digest, now).await.map(drop),
+        store.has_seen_message(dedup_reservation("m", "body", "12:00:00")).await.map(drop),
         store.reserve_request(reservation.clone()).await.map(drop),
-        store
-            .complete_request(
-                reservation.key,
-                reservation.work_id,
-                RequestOutcome::Refused,
-            )
-            .await,
+        store.complete_request(reservation.key, reservation.work_id, RequestOutcome::Refused).await,
         match store.set_vars(id, Vec::new()).await {
             Ok(()) => Ok(()),
             Err(SetVarsError::Store(error)) => Err(error),
@@ -403,10 +297,7 @@ async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         },
         store.list_vars(id, None).await.map(drop),
         store.delete_vars(id, None).await.map(drop),
-        store
-            .delete_expired(GcTarget::Blobs, now, limit)
-            .await
-            .map(drop),
+        store.delete_expired(GcTarget::Blobs, now, limit).await.map(drop),
     ]
 }
 
@@ -414,10 +305,7 @@ async fn call_keychain_methods(store: &dyn Store) -> Vec<Result<(), StoreError>>
     let (tenant, page) = (TenantId::default(), PageLimit::default());
     let (entry, all) = (keychain_entry(1, "default", "k"), KeychainFilter::default());
     vec![
-        store
-            .put_keychain_entry(keychain_put(entry))
-            .await
-            .map(drop),
+        store.put_keychain_entry(keychain_put(entry)).await.map(drop),
         store.find_keychain_entry(&tenant, "k").await.map(drop),
         store.list_keychain_entries(all, page).await.map(drop),
         store.delete_keychain_entry(&tenant, "k").await.map(drop),
@@ -445,21 +333,13 @@ async fn call_credential_methods(store: &dyn Store) -> Vec<Result<(), StoreError
         },
         replaces: None,
     };
-    let (key, all) = (
-        CredentialKey::Id(credential_id),
-        CredentialFilter::for_tenant(tenant.clone()),
-    );
+    let (key, all) =
+        (CredentialKey::Id(credential_id), CredentialFilter::for_tenant(tenant.clone()));
     vec![
         store.put_credential(put).await.map(drop),
         store.find_credential(&tenant, &key).await.map(drop),
-        store
-            .list_credentials(all, PageLimit::default())
-            .await
-            .map(drop),
-        store
-            .delete_credential(&tenant, credential_id)
-            .await
-            .map(drop),
+        store.list_credentials(all, PageLimit::default()).await.map(drop),
+        store.delete_credential(&tenant, credential_id).await.map(drop),
     ]
 }
 
@@ -474,21 +354,10 @@ async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         max_attempts: 20,
         now,
     };
-    let rows = OutboxFilter {
-        status: None,
-        after: None,
-        limit,
-    };
-    let quarantined = QuarantineFilter {
-        source: None,
-        after: None,
-        limit,
-    };
+    let rows = OutboxFilter { status: None, after: None, limit };
+    let quarantined = QuarantineFilter { source: None, after: None, limit };
     vec![
-        store
-            .claim_outbox(outbox_claim("p", 1, now))
-            .await
-            .map(drop),
+        store.claim_outbox(outbox_claim("p", 1, now)).await.map(drop),
         store.mark_published(Vec::new(), now).await.map(drop),
         store.mark_failed(failure).await.map(drop),
         store.count_claimable_outbox_rows(now).await.map(drop),
@@ -508,31 +377,18 @@ async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
 
 async fn call_stream_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let (name, now) = (Text::from("s"), test_time("12:00:00"));
-    let owner = || StreamOwner {
-        name: "s".into(),
-        epoch: 1,
-        now,
-    };
-    let restart = CursorMove::Restart {
-        to: FeedPosition::default(),
-        stream_created_at: None,
-    };
+    let owner = || StreamOwner { name: "s".into(), epoch: 1, now };
+    let restart = CursorMove::Restart { to: FeedPosition::default(), stream_created_at: None };
     vec![
         store.log_epoch().await.map(drop),
         store.start_log_epoch().await.map(drop),
-        store
-            .lease_stream(stream_lease_request("s", "me", now))
-            .await
-            .map(drop),
+        store.lease_stream(stream_lease_request("s", "me", now)).await.map(drop),
         store.renew_stream_lease(owner(), now).await.map(drop),
         store.move_stream_cursor(owner(), restart).await.map(drop),
         store.release_stream_lease(owner()).await.map(drop),
         store.find_stream_cursor(&name).await.map(drop),
         store.last_dropped_position().await.map(drop),
-        store
-            .read_feed_messages(FeedPosition::default(), FeedLimit::MAX)
-            .await
-            .map(drop),
+        store.read_feed_messages(FeedPosition::default(), FeedLimit::MAX).await.map(drop),
         store.feed_lag(FeedPosition::default()).await.map(drop),
     ]
 }
@@ -545,14 +401,8 @@ async fn call_maintenance_methods(store: &dyn Store) -> Vec<Result<(), StoreErro
         store.ensure_log_partitions(now, 1).await,
         store.log_partitions_until().await.map(drop),
         store.database_clock().await.map(drop),
-        store
-            .list_old_partitions(now, &no_publishers)
-            .await
-            .map(drop),
-        store
-            .drop_partition(&partition, &no_publishers, now)
-            .await
-            .map(drop),
+        store.list_old_partitions(now, &no_publishers).await.map(drop),
+        store.drop_partition(&partition, &no_publishers, now).await.map(drop),
         store.purge_dropped_executions(now, limit).await.map(drop),
         store.count_old_commands(now).await.map(drop),
         store.purge_commands(now, limit).await.map(drop),
@@ -599,12 +449,8 @@ async fn every_method_injects_every_fault() {
         let results = call_all_methods(&store).await;
         assert_eq!(results, vec![expected; StoreMethod::ALL.len()], "{fault:?}");
         assert_eq!(*called.lock().unwrap(), StoreMethod::ALL, "{fault:?}");
-        let exists = store
-            .inner()
-            .find_execution(TestExecution::new(1).id)
-            .await
-            .unwrap()
-            .is_some();
+        let exists =
+            store.inner().find_execution(TestExecution::new(1).id).await.unwrap().is_some();
         assert_eq!(exists, fault != Fault::FailBefore, "{fault:?}");
     }
 }

@@ -66,9 +66,7 @@ impl MemoryState {
                 let head = execution.head;
                 let expected = append.expected_head;
                 if head.version != expected.version || head.chain != expected.chain {
-                    return Err(AppendError::Conflict {
-                        actual: head.version,
-                    });
+                    return Err(AppendError::Conflict { actual: head.version });
                 }
                 if execution.view.status.is_terminal() && !prepared.is_audit {
                     return Err(AppendError::Terminal);
@@ -80,9 +78,7 @@ impl MemoryState {
                 command.execution_id == append.execution_id && fence.is_satisfied_by(command)
             });
             if !is_satisfied {
-                return Err(AppendError::Fenced {
-                    command_id: fence.command_id,
-                });
+                return Err(AppendError::Fenced { command_id: fence.command_id });
             }
         }
         self.coordination.check_keys(prepared)?;
@@ -145,24 +141,13 @@ impl MemoryState {
         let log = self.logs.entry(prepared.append.execution_id).or_default();
         for event in &prepared.events {
             self.last_position += 1;
-            let feed = FeedPosition {
-                tx: 0,
-                position: self.last_position,
-            };
+            let feed = FeedPosition { tx: 0, position: self.last_position };
             let version = ExecutionVersion::from(event.record.seq);
             log.by_id.insert(event.record.event.event_id, version);
-            log.events.push(StoredEvent {
-                record: event.record.clone(),
-                chain: event.chain,
-                feed,
-            });
-            self.feed
-                .insert(feed, (prepared.append.execution_id, version));
+            log.events.push(StoredEvent { record: event.record.clone(), chain: event.chain, feed });
+            self.feed.insert(feed, (prepared.append.execution_id, version));
         }
-        FeedPosition {
-            tx: 0,
-            position: self.last_position,
-        }
+        FeedPosition { tx: 0, position: self.last_position }
     }
 
     fn change_command(&mut self, execution_id: noetl_types::ExecutionId, change: CommandChange) {

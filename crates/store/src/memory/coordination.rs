@@ -48,9 +48,7 @@ impl CoordinationStore for MemoryStore {
         outcome: FollowUpOutcome,
     ) -> Result<bool, StoreError> {
         let mut state = self.lock();
-        Ok(state
-            .coordination
-            .complete_follow_up(execution_id, follow_up_id, outcome))
+        Ok(state.coordination.complete_follow_up(execution_id, follow_up_id, outcome))
     }
 
     async fn grant_slots(
@@ -91,9 +89,7 @@ impl CoordinationStore for MemoryStore {
         now: Timestamp,
     ) -> Result<Option<CachedStepResult>, StoreError> {
         let state = self.lock();
-        Ok(state
-            .coordination
-            .find_cached_result(tenant_id, scope, key_sha256, now))
+        Ok(state.coordination.find_cached_result(tenant_id, scope, key_sha256, now))
     }
 
     async fn find_answered_request(
@@ -103,11 +99,7 @@ impl CoordinationStore for MemoryStore {
         key_sha256: Digest,
         now: Timestamp,
     ) -> Result<Option<AnsweredRequest>, StoreError> {
-        let key = RequestKey {
-            tenant_id: tenant_id.clone(),
-            route: route.clone(),
-            key_sha256,
-        };
+        let key = RequestKey { tenant_id: tenant_id.clone(), route: route.clone(), key_sha256 };
         Ok(self.lock().coordination.find_answered_request(&key, now))
     }
 
@@ -128,9 +120,7 @@ impl CoordinationStore for MemoryStore {
         work_id: EventId,
         outcome: RequestOutcome,
     ) -> Result<(), StoreError> {
-        self.lock()
-            .coordination
-            .complete_request(key, work_id, outcome);
+        self.lock().coordination.complete_request(key, work_id, outcome);
         Ok(())
     }
 

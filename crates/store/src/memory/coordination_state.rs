@@ -59,9 +59,7 @@ impl CoordinationState {
             }
         }
         if let Some(reservation) = &append.dedup
-            && let Some(earlier) = self
-                .dedup
-                .get(&(reservation.scope, reservation.match_key()))
+            && let Some(earlier) = self.dedup.get(&(reservation.scope, reservation.match_key()))
         {
             reservation.check_against(earlier)?;
         }
@@ -76,17 +74,10 @@ impl CoordinationState {
         }
         for change in changes.follow_ups {
             match change {
-                FollowUpChange::Add {
-                    errand_id: follow_up_id,
-                    body,
-                    due_at,
-                } => {
-                    self.follow_ups
-                        .insert((execution_id, follow_up_id), (body, due_at));
+                FollowUpChange::Add { errand_id: follow_up_id, body, due_at } => {
+                    self.follow_ups.insert((execution_id, follow_up_id), (body, due_at));
                 }
-                FollowUpChange::Done {
-                    errand_id: follow_up_id,
-                } => {
+                FollowUpChange::Done { errand_id: follow_up_id } => {
                     self.follow_ups.remove(&(execution_id, follow_up_id));
                 }
             }
@@ -96,13 +87,11 @@ impl CoordinationState {
         }
         for put in changes.cache_puts {
             let key = (tenant_id.clone(), put.scope.clone(), put.key_sha256);
-            self.cached_results
-                .insert(key, put.into_cached(changes.ingest_time));
+            self.cached_results.insert(key, put.into_cached(changes.ingest_time));
         }
         if let Some(reservation) = changes.dedup {
             let record = reservation.to_record(execution_id);
-            self.dedup
-                .insert((reservation.scope, reservation.match_key()), record);
+            self.dedup.insert((reservation.scope, reservation.match_key()), record);
         }
         if let Some(record) = changes.idempotency {
             let answered = record.to_answered(execution_id);
@@ -122,12 +111,10 @@ impl CoordinationState {
 
     /// Deletes the state of executions that are not kept.
     pub(super) fn retain_executions(&mut self, is_kept: impl Fn(&ExecutionId) -> bool) {
-        self.waits
-            .retain(|position, _| is_kept(&position.execution_id));
+        self.waits.retain(|position, _| is_kept(&position.execution_id));
         self.follow_ups.retain(|(id, _), _| is_kept(id));
         self.slots.retain(|slot, _| is_kept(&slot.execution_id));
-        self.cached_results
-            .retain(|_, it| is_kept(&it.origin_execution_id));
+        self.cached_results.retain(|_, it| is_kept(&it.origin_execution_id));
         self.vars.retain(|(id, _), _| is_kept(id));
     }
 
@@ -144,8 +131,7 @@ impl CoordinationState {
         });
         if let WaitChange::Open(wait) = change {
             let open = wait.into_open_waits(tenant_id, execution_id, since);
-            self.waits
-                .extend(open.into_iter().map(|it| (it.position, it)));
+            self.waits.extend(open.into_iter().map(|it| (it.position, it)));
         }
     }
 
@@ -198,10 +184,7 @@ impl CoordinationState {
             let (name, key) = (signal.match_name(), signal.match_key());
             signal.tenant_id == filter.tenant_id
                 && signal.received_at >= filter.since
-                && filter
-                    .awaited
-                    .iter()
-                    .any(|it| it.matches_signal(&name, key.as_ref()))
+                && filter.awaited.iter().any(|it| it.matches_signal(&name, key.as_ref()))
         };
         let signals = self.broadcasts.values().filter(is_selected);
         merge_oldest_first(signals.cloned().collect(), filter.limit)
@@ -216,14 +199,12 @@ impl CoordinationState {
             .follow_ups
             .iter()
             .filter(|(_, (_, due_at))| *due_at <= now)
-            .map(
-                |((execution_id, follow_up_id), (body, due_at))| StoredFollowUp {
-                    execution_id: *execution_id,
-                    follow_up_id: follow_up_id.clone(),
-                    body: body.clone(),
-                    due_at: *due_at,
-                },
-            )
+            .map(|((execution_id, follow_up_id), (body, due_at))| StoredFollowUp {
+                execution_id: *execution_id,
+                follow_up_id: follow_up_id.clone(),
+                body: body.clone(),
+                due_at: *due_at,
+            })
             .collect();
         // The map is already ordered by execution and id.
         due.sort_by_key(|follow_up| follow_up.due_at);
@@ -283,18 +264,11 @@ impl CoordinationState {
             }
             SlotSelector::Unconfirmed { held_by } => {
                 let is_unconfirmed = |slot: &&Slot| match slot.state {
-                    SlotState::Held {
-                        since,
-                        is_confirmed: false,
-                    } => since <= *held_by,
+                    SlotState::Held { since, is_confirmed: false } => since <= *held_by,
                     SlotState::Held { .. } | SlotState::Waiting => false,
                 };
-                let mut unconfirmed: Vec<_> = self
-                    .slots
-                    .values()
-                    .filter(is_unconfirmed)
-                    .cloned()
-                    .collect();
+                let mut unconfirmed: Vec<_> =
+                    self.slots.values().filter(is_unconfirmed).cloned().collect();
                 unconfirmed.sort_by_key(Slot::held_since);
                 unconfirmed
             }
@@ -321,9 +295,7 @@ impl CoordinationState {
         now: Timestamp,
     ) -> Option<AnsweredRequest> {
         let answered = self.answered_requests.get(key);
-        answered
-            .filter(|answered| answered.expires_at > now)
-            .cloned()
+        answered.filter(|answered| answered.expires_at > now).cloned()
     }
 
     pub(super) fn has_seen_message(&self, message: &DedupReservation) -> bool {
@@ -401,8 +373,7 @@ impl CoordinationState {
         vars: BTreeMap<Text, ExecutionVar>,
     ) {
         let vars = vars.into_iter();
-        self.vars
-            .extend(vars.map(|(name, var)| ((execution_id, name), var)));
+        self.vars.extend(vars.map(|(name, var)| ((execution_id, name), var)));
     }
 
     pub(super) fn list_vars(
@@ -446,9 +417,8 @@ impl CoordinationState {
                     limit,
                 );
                 let remaining = u64::from(limit.get()).saturating_sub(answered);
-                let Some(remaining) = i64::try_from(remaining)
-                    .ok()
-                    .filter(|remaining| *remaining > 0)
+                let Some(remaining) =
+                    i64::try_from(remaining).ok().filter(|remaining| *remaining > 0)
                 else {
                     return answered;
                 };

@@ -19,10 +19,7 @@ impl CredentialStore for MemoryStore {
         };
         let is_accepted = match (put.replaces, credentials.get(&new.credential_id)) {
             (None, existing) => {
-                existing.is_none()
-                    && !credentials
-                        .values()
-                        .any(|existing| has_same_name(&existing))
+                existing.is_none() && !credentials.values().any(|existing| has_same_name(&existing))
             }
             (Some(version), Some(existing)) => {
                 has_same_name(&existing) && existing.version == version
@@ -57,10 +54,8 @@ impl CredentialStore for MemoryStore {
         limit: PageLimit,
     ) -> Result<Vec<Credential>, StoreError> {
         let state = self.lock();
-        let credentials = state
-            .credentials
-            .values()
-            .filter(|credential| filter.matches_credential(credential));
+        let credentials =
+            state.credentials.values().filter(|credential| filter.matches_credential(credential));
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
         Ok(credentials.take(limit).cloned().collect())
     }

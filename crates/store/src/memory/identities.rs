@@ -35,11 +35,7 @@ impl IdentityState {
     fn append_audit_entries(&mut self, entries: Vec<NewAuditEntry>) {
         let mut chains = AuditChains::default();
         for entry in entries {
-            if self
-                .audit_log
-                .iter()
-                .any(|it| it.content.audit_id == entry.audit_id)
-            {
+            if self.audit_log.iter().any(|it| it.content.audit_id == entry.audit_id) {
                 continue;
             }
             if !chains.has_tenant(&entry.tenant_id) {
@@ -91,12 +87,10 @@ impl IdentityStore for MemoryStore {
     ) -> Result<Option<ApiToken>, StoreError> {
         let mut state = self.lock();
         let token = state.identities.tokens.get_mut(&token_id);
-        Ok(token
-            .filter(|token| token.tenant_id == *tenant_id)
-            .map(|token| {
-                token.revoked_at.get_or_insert(now);
-                token.clone()
-            }))
+        Ok(token.filter(|token| token.tenant_id == *tenant_id).map(|token| {
+            token.revoked_at.get_or_insert(now);
+            token.clone()
+        }))
     }
 
     async fn record_token_use(&self, token_id: TokenId, now: Timestamp) -> Result<(), StoreError> {
@@ -136,14 +130,9 @@ impl IdentityStore for MemoryStore {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let state = self.lock();
         let entries = state.identities.audit_log.iter();
-        let mut found: Vec<&AuditEntry> = entries
-            .filter(|it| filter.matches_entry(&it.content))
-            .collect();
+        let mut found: Vec<&AuditEntry> =
+            entries.filter(|it| filter.matches_entry(&it.content)).collect();
         found.sort_by_key(|it| Reverse((it.content.occurred_at, it.content.audit_id)));
-        Ok(found
-            .into_iter()
-            .take(to_usize(limit.get()))
-            .cloned()
-            .collect())
+        Ok(found.into_iter().take(to_usize(limit.get())).cloned().collect())
     }
 }

@@ -48,10 +48,7 @@ impl KeychainStore for MemoryStore {
         limit: PageLimit,
     ) -> Result<Vec<KeychainEntry>, StoreError> {
         let state = self.lock();
-        let entries = state
-            .keychain
-            .values()
-            .filter(|entry| filter.matches_keychain_entry(entry));
+        let entries = state.keychain.values().filter(|entry| filter.matches_keychain_entry(entry));
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
         Ok(entries.take(limit).cloned().collect())
     }
@@ -73,10 +70,7 @@ impl KeychainStore for MemoryStore {
         let state = self.lock();
         let mut counts = KeyCounts::default();
         for credential in state.credentials.values() {
-            *counts
-                .credentials
-                .entry(credential.kid.clone())
-                .or_default() += 1;
+            *counts.credentials.entry(credential.kid.clone()).or_default() += 1;
         }
         for entry in state.keychain.values() {
             *counts.keychain.entry(entry.kid.clone()).or_default() += 1;

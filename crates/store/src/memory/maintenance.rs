@@ -41,9 +41,8 @@ impl MemoryState {
         if let Some(id) = self.executions_in_partition(partition).find(is_live) {
             return Some(PinReason::NotEnded(id));
         }
-        if let Some(id) = self
-            .executions_in_partition(partition)
-            .find(|id| self.coordination.has_follow_up(*id))
+        if let Some(id) =
+            self.executions_in_partition(partition).find(|id| self.coordination.has_follow_up(*id))
         {
             return Some(PinReason::PendingFollowUp(id));
         }
@@ -54,9 +53,7 @@ impl MemoryState {
             return Some(PinReason::Outbox(id));
         }
         let events = self.feed.iter();
-        let last = events
-            .rev()
-            .find(|(_, (id, _))| partition.contains_execution(*id));
+        let last = events.rev().find(|(_, (id, _))| partition.contains_execution(*id));
         let last = last.map(|(position, _)| *position)?;
         let is_behind = |name: &&Text| !self.publishing.has_published(name, last);
         let lagging = publishers.streams.iter().find(is_behind);
@@ -68,11 +65,8 @@ impl MemoryState {
         before: Timestamp,
         publishers: &EnabledPublishers,
     ) -> Vec<OldPartition> {
-        let months: BTreeSet<_> = self
-            .executions
-            .keys()
-            .map(|id| Month::from_timestamp(id.time()))
-            .collect();
+        let months: BTreeSet<_> =
+            self.executions.keys().map(|id| Month::from_timestamp(id.time())).collect();
         let partitions = months.into_iter().map(LogPartition::for_month);
         let cutoff_id = noetl_types::id::first_id_at(before.as_unix_ms());
         partitions

@@ -71,10 +71,7 @@ impl Store for MemoryStore {
     ) -> Vec<Result<AppendReceipt, AppendError>> {
         let prepared = prepare_appends(appends);
         let mut state = self.lock();
-        prepared
-            .into_iter()
-            .map(|prepared| state.apply_append(prepared?))
-            .collect()
+        prepared.into_iter().map(|prepared| state.apply_append(prepared?)).collect()
     }
 
     async fn load_execution(
@@ -221,18 +218,12 @@ impl Store for MemoryStore {
         until: Timestamp,
     ) -> Result<Vec<LeaseExtension>, StoreError> {
         let mut state = self.lock();
-        Ok(leases
-            .iter()
-            .map(|fence| state.extend_lease(fence, until))
-            .collect())
+        Ok(leases.iter().map(|fence| state.extend_lease(fence, until)).collect())
     }
 
     async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
         let mut state = self.lock();
-        Ok(leases
-            .iter()
-            .map(|release| state.release_lease(release))
-            .collect())
+        Ok(leases.iter().map(|release| state.release_lease(release)).collect())
     }
 
     async fn list_expired_leases(

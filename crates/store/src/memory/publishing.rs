@@ -109,8 +109,7 @@ impl PublishingState {
 
     /// Deletes the rows of executions that are not kept.
     pub(super) fn retain_executions(&mut self, is_kept: impl Fn(&ExecutionId) -> bool) {
-        self.outbox
-            .retain(|_, row| row.execution_id.as_ref().is_none_or(&is_kept));
+        self.outbox.retain(|_, row| row.execution_id.as_ref().is_none_or(&is_kept));
     }
 
     pub(super) fn log_epoch(&self) -> LogEpoch {
@@ -235,9 +234,7 @@ impl MemoryState {
 
     fn mark_failed(&mut self, failure: &OutboxFailure) -> Option<FailureOutcome> {
         let row = self.publishing.outbox.get_mut(&failure.outbox_id)?;
-        let is_fenced = failure
-            .required_attempt()
-            .is_some_and(|fence| fence != row.attempts);
+        let is_fenced = failure.required_attempt().is_some_and(|fence| fence != row.attempts);
         if row.status != OutboxStatus::InFlight || is_fenced {
             return None;
         }
@@ -265,13 +262,8 @@ impl MemoryState {
         let mut keys = keys.to_vec();
         keys.sort();
         keys.dedup();
-        let events = keys
-            .iter()
-            .filter_map(|key| self.find_event(key.execution_id, key.event_id));
-        KnownEvents {
-            executions: executions.cloned().collect(),
-            events: events.cloned().collect(),
-        }
+        let events = keys.iter().filter_map(|key| self.find_event(key.execution_id, key.event_id));
+        KnownEvents { executions: executions.cloned().collect(), events: events.cloned().collect() }
     }
 
     fn feed_end(&self) -> FeedPosition {
@@ -290,9 +282,7 @@ impl MemoryState {
         });
         let outcome = cursor.try_lease(request);
         if let StreamLeaseOutcome::Granted(cursor) = &outcome {
-            self.publishing
-                .streams
-                .insert(request.name.clone(), cursor.clone());
+            self.publishing.streams.insert(request.name.clone(), cursor.clone());
         }
         outcome
     }
@@ -312,10 +302,7 @@ impl MemoryState {
         };
         match to {
             CursorMove::Forward { to, .. } => cursor.position = to,
-            CursorMove::Restart {
-                to,
-                stream_created_at,
-            } => {
+            CursorMove::Restart { to, stream_created_at } => {
                 cursor.position = to;
                 cursor.log_epoch = log_epoch;
                 cursor.stream_created_at = stream_created_at;
@@ -436,18 +423,11 @@ impl PublishingStore for MemoryStore {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let mut state = self.lock();
-        Ok(state
-            .publishing
-            .change_dead_rows(&rows, |row| row.discarded_at = Some(now)))
+        Ok(state.publishing.change_dead_rows(&rows, |row| row.discarded_at = Some(now)))
     }
 
     async fn count_old_outbox_rows(&self, before: Timestamp) -> Result<u64, StoreError> {
-        Ok(to_u64(
-            self.lock()
-                .publishing
-                .published_or_discarded_before(before)
-                .len(),
-        ))
+        Ok(to_u64(self.lock().publishing.published_or_discarded_before(before).len()))
     }
 
     async fn purge_outbox_rows(
@@ -503,10 +483,7 @@ impl PublishingStore for MemoryStore {
     ) -> Result<Vec<QuarantinedItem>, StoreError> {
         let state = self.lock();
         let is_selected = |item: &&QuarantinedItem| {
-            filter
-                .source
-                .as_ref()
-                .is_none_or(|source| item.source == *source)
+            filter.source.as_ref().is_none_or(|source| item.source == *source)
                 && filter.after.is_none_or(|after| item.quarantine_id > after)
         };
         let items = state.publishing.quarantine.values().filter(is_selected);
@@ -553,9 +530,7 @@ impl PublishingStore for MemoryStore {
     ) -> Result<bool, StoreError> {
         let mut state = self.lock();
         let cursor = state.publishing.find_owned_stream(&owner);
-        Ok(cursor
-            .map(|cursor| cursor.lease_until = Some(lease_until))
-            .is_some())
+        Ok(cursor.map(|cursor| cursor.lease_until = Some(lease_until)).is_some())
     }
 
     async fn move_stream_cursor(
@@ -592,11 +567,7 @@ impl PublishingStore for MemoryStore {
     ) -> Result<FeedBatch<FeedItem>, StoreError> {
         let batch = self.lock().read_feed(after, limit);
         Ok(FeedBatch {
-            events: batch
-                .events
-                .iter()
-                .map(|it| Ok(FeedMessage::from_event(it)))
-                .collect(),
+            events: batch.events.iter().map(|it| Ok(FeedMessage::from_event(it))).collect(),
             next: batch.next,
             is_full: batch.is_full,
         })

@@ -22,10 +22,7 @@ impl MemoryState {
             .filter(|command| {
                 command.pool == request.pool
                     && command.is_leasable(now)
-                    && request
-                        .kinds
-                        .as_ref()
-                        .is_none_or(|kinds| kinds.contains(&command.tool_kind))
+                    && request.kinds.as_ref().is_none_or(|kinds| kinds.contains(&command.tool_kind))
             })
             .map(|command| WaitingCommand {
                 command_id: command.command_id,
@@ -48,20 +45,14 @@ impl MemoryState {
         terms: &LeaseTerms,
     ) -> Option<LeaseOutcome> {
         let execution_id = self.commands.get(&command_id)?.execution_id;
-        let issued = self
-            .find_event(execution_id, command_id.into())?
-            .record
-            .clone();
+        let issued = self.find_event(execution_id, command_id.into())?.record.clone();
         let command = self.commands.get_mut(&command_id)?;
         let is_granted = command.is_leasable(terms.now);
         if is_granted {
             command.grant_lease(terms);
         }
         Some(LeaseOutcome {
-            leased: LeasedCommand {
-                command: command.clone(),
-                issued,
-            },
+            leased: LeasedCommand { command: command.clone(), issued },
             is_granted,
         })
     }
@@ -112,22 +103,14 @@ impl MemoryState {
         };
         let is_selected = |command: &&Command| {
             filter.status.matches_status(command.status)
-                && filter
-                    .execution_id
-                    .is_none_or(|id| command.execution_id == id)
-                && filter
-                    .pool
-                    .as_ref()
-                    .is_none_or(|pool| command.pool == *pool)
+                && filter.execution_id.is_none_or(|id| command.execution_id == id)
+                && filter.pool.as_ref().is_none_or(|pool| command.pool == *pool)
                 && (filter.worker.is_none() || command.worker == filter.worker)
                 && filter.after.is_none_or(|after| command.command_id > after)
                 && belongs_to_tenant(command)
         };
         let commands = self.commands.values().filter(is_selected);
-        let page = commands
-            .take(to_usize(filter.limit.get()))
-            .cloned()
-            .collect();
+        let page = commands.take(to_usize(filter.limit.get())).cloned().collect();
         CommandPage::from_rows(page, filter.limit)
     }
 
@@ -142,10 +125,8 @@ impl MemoryState {
             let execution = self.executions.get(&command.execution_id);
             let is_leased_by_worker = command.worker.as_ref() == Some(worker)
                 && execution.is_some_and(|execution| execution.facts.tenant_id == *tenant_id);
-            if let Some(lease) = command
-                .lease
-                .as_mut()
-                .filter(|it| is_leased_by_worker && it.until > now)
+            if let Some(lease) =
+                command.lease.as_mut().filter(|it| is_leased_by_worker && it.until > now)
             {
                 lease.until = now;
                 expired += 1;
@@ -170,11 +151,7 @@ impl MemoryState {
             count.pending += u64::from(is_waiting);
             if command.lease.is_some() {
                 count.leased += 1;
-                let oldest = count
-                    .oldest_lease
-                    .into_iter()
-                    .chain(command.claimed_at)
-                    .min();
+                let oldest = count.oldest_lease.into_iter().chain(command.claimed_at).min();
                 count.oldest_lease = oldest;
             }
         }

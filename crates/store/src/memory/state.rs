@@ -102,9 +102,8 @@ impl MemoryState {
         let execution = self.executions.get(&execution_id)?.clone();
         let snapshot = self.find_snapshot(execution_id, key, execution.head.version);
         let snapshot = snapshot.cloned();
-        let after = snapshot
-            .as_ref()
-            .map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
+        let after =
+            snapshot.as_ref().map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
         let tail = self.read_events(execution_id, after, page);
         Some(LoadedLog::from_page(execution, snapshot, tail, page))
     }
@@ -116,9 +115,8 @@ impl MemoryState {
         max_version: ExecutionVersion,
     ) -> Option<&Snapshot> {
         let snapshot_id = |version| (execution_id, key.clone(), version);
-        let snapshots = self
-            .snapshots
-            .range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(max_version));
+        let snapshots =
+            self.snapshots.range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(max_version));
         snapshots.map(|(_, snapshot)| snapshot).next_back()
     }
 
@@ -128,9 +126,7 @@ impl MemoryState {
         let id = snapshot_id(snapshot.head.version);
         self.snapshots.entry(id).or_insert(snapshot);
         let last = ExecutionVersion::new(i64::MAX).unwrap_or_default();
-        let stored = self
-            .snapshots
-            .range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(last));
+        let stored = self.snapshots.range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(last));
         let versions: Vec<_> = stored.map(|((.., version), _)| *version).collect();
         if let Some(version) = redundant_snapshot(&versions) {
             self.snapshots.remove(&snapshot_id(version));
@@ -145,9 +141,7 @@ impl MemoryState {
             let index = usize::try_from(version.get()).ok();
             let index = index.and_then(|index| index.checked_sub(1));
             let log = self.logs.get(execution_id);
-            let event = log
-                .zip(index)
-                .and_then(|(log, index)| log.events.get(index));
+            let event = log.zip(index).and_then(|(log, index)| log.events.get(index));
             if bytes >= MAX_FEED_BATCH_BYTES {
                 return FeedBatch::from_items(events, after, limit, true);
             }
@@ -161,9 +155,7 @@ impl MemoryState {
         let is_selected = |execution: &&Execution| {
             let facts = &execution.facts;
             facts.tenant_id == filter.tenant_id
-                && filter
-                    .status
-                    .is_none_or(|status| execution.view.status == status)
+                && filter.status.is_none_or(|status| execution.view.status == status)
                 && (filter.path.is_none() || facts.path == filter.path)
                 && (filter.parent_execution_id.is_none()
                     || facts.parent_execution_id == filter.parent_execution_id)
@@ -175,11 +167,7 @@ impl MemoryState {
             .filter(is_selected)
             .map(|execution| (Reverse(execution.cursor()), execution))
             .collect();
-        let page = sorted
-            .into_values()
-            .take(to_usize(filter.limit.get()))
-            .cloned()
-            .collect();
+        let page = sorted.into_values().take(to_usize(filter.limit.get())).cloned().collect();
         ExecutionPage::from_rows(page, filter.limit)
     }
 
@@ -325,11 +313,7 @@ impl MemoryState {
                 && it.facts.origin == ExecutionOrigin::Driven
                 && !it.view.status.is_terminal()
         };
-        let live = self
-            .executions
-            .values()
-            .filter(is_live)
-            .take(to_usize(max_count));
+        let live = self.executions.values().filter(is_live).take(to_usize(max_count));
         u32::try_from(live.count()).unwrap_or(max_count)
     }
 
@@ -382,10 +366,6 @@ impl MemoryState {
     }
 
     pub(super) fn list_runtimes(&self, kind: RuntimeKind) -> Vec<RegisteredRuntime> {
-        self.runtimes
-            .values()
-            .filter(|runtime| runtime.kind == kind)
-            .cloned()
-            .collect()
+        self.runtimes.values().filter(|runtime| runtime.kind == kind).cloned().collect()
     }
 }

@@ -61,10 +61,7 @@ impl SecretAuditDetails {
         Json::object([
             ("operation", Json::from(self.operation.as_str())),
             ("credential", text(self.credential.as_deref())),
-            (
-                "worker_id",
-                text(self.worker_id.as_ref().map(WorkerId::as_str)),
-            ),
+            ("worker_id", text(self.worker_id.as_ref().map(WorkerId::as_str))),
             ("execution_id", number(self.execution_id)),
             ("parent_execution_id", number(self.parent_execution_id)),
             ("key_id", text(self.key_id.as_deref())),
@@ -135,11 +132,7 @@ impl AuditEntry {
         let (seq, chain) = last.unwrap_or((0, CHAIN_START));
         let seq = seq.saturating_add(1);
         let chain = chain_digest(chain, seq, &content);
-        Self {
-            content,
-            seq,
-            chain,
-        }
+        Self { content, seq, chain }
     }
 
     /// True if this entry directly follows `previous`, or is the first one if `previous` is `None`.
@@ -163,12 +156,7 @@ fn chain_digest(previous: Digest, seq: i64, content: &NewAuditEntry) -> Digest {
         ("detail", content.detail.clone()),
     ];
     // Entries written before secret details existed must keep their digests.
-    fields.extend(
-        content
-            .secret
-            .as_ref()
-            .map(|secret| ("secret", secret.to_json())),
-    );
+    fields.extend(content.secret.as_ref().map(|secret| ("secret", secret.to_json())));
     sha256_of_parts(&[
         previous.as_bytes(),
         &seq.to_be_bytes(),

@@ -104,18 +104,12 @@ impl NewCatalogEntry {
     pub(crate) fn register_after(self, newest: Option<CatalogEntry>) -> RegisterOutcome {
         match newest {
             Some(entry) if self.has_same_content(&entry) => RegisterOutcome {
-                entry: CatalogEntry {
-                    archived_at: None,
-                    ..entry
-                },
+                entry: CatalogEntry { archived_at: None, ..entry },
                 is_unchanged: true,
             },
             newest => {
                 let version = newest.map_or(1, |entry| entry.version.saturating_add(1));
-                RegisterOutcome {
-                    entry: self.into_entry(version),
-                    is_unchanged: false,
-                }
+                RegisterOutcome { entry: self.into_entry(version), is_unchanged: false }
             }
         }
     }

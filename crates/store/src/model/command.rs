@@ -151,10 +151,7 @@ pub enum CommandChange {
     /// Adds a command.
     Issue(Box<NewCommand>),
     /// Marks the command as running.
-    Run {
-        command_id: CommandId,
-        at: Timestamp,
-    },
+    Run { command_id: CommandId, at: Timestamp },
     /// Closes the command.
     Close {
         command_id: CommandId,
@@ -207,10 +204,7 @@ impl CommandChange {
                 not_before: *not_before,
                 ..untouched
             }),
-            Self::Hold { held, .. } => Some(CommandPatch {
-                held: Some(*held),
-                ..untouched
-            }),
+            Self::Hold { held, .. } => Some(CommandPatch { held: Some(*held), ..untouched }),
         }
     }
 }
@@ -317,8 +311,7 @@ impl Command {
     }
 
     pub(crate) fn cap_at_deadline(&self, until: Timestamp) -> Timestamp {
-        self.deadline_at()
-            .map_or(until, |deadline| deadline.min(until))
+        self.deadline_at().map_or(until, |deadline| deadline.min(until))
     }
 }
 

@@ -56,13 +56,7 @@ pub struct CredentialFilter {
 impl CredentialFilter {
     /// Selects all credentials of a tenant.
     pub const fn for_tenant(tenant_id: TenantId) -> Self {
-        Self {
-            tenant_id: Some(tenant_id),
-            kind: None,
-            text: None,
-            excluded_kid: None,
-            after: None,
-        }
+        Self { tenant_id: Some(tenant_id), kind: None, text: None, excluded_kid: None, after: None }
     }
 
     pub(crate) fn matches_credential(&self, credential: &Credential) -> bool {
@@ -74,8 +68,6 @@ impl CredentialFilter {
             && matches(&self.kind, &|kind| *kind == credential.kind)
             && matches(&self.text, &|text| credential.name.contains(text.as_str()))
             && matches(&self.excluded_kid, &|kid| *kid != credential.kid)
-            && self
-                .after
-                .is_none_or(|after| credential.credential_id > after)
+            && self.after.is_none_or(|after| credential.credential_id > after)
     }
 }

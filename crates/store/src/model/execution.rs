@@ -154,10 +154,7 @@ pub struct ExecutionPage {
 impl Execution {
     /// Returns its position in lists.
     pub fn cursor(&self) -> ExecutionCursor {
-        ExecutionCursor {
-            started_at: self.facts.started_at,
-            execution_id: self.execution_id,
-        }
+        ExecutionCursor { started_at: self.facts.started_at, execution_id: self.execution_id }
     }
 }
 
@@ -167,9 +164,6 @@ impl ExecutionPage {
     pub(crate) fn from_rows(executions: Vec<Execution>, limit: PageLimit) -> Self {
         let is_full = executions.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = executions.last().map(Execution::cursor);
-        Self {
-            executions,
-            next: last.filter(|_| is_full),
-        }
+        Self { executions, next: last.filter(|_| is_full) }
     }
 }

@@ -55,8 +55,7 @@ impl FeedEntry for FeedMessage {
 /// An unreadable entry also has a position.
 impl<T: FeedEntry> FeedEntry for Result<T, UnreadableEvent> {
     fn feed_position(&self) -> FeedPosition {
-        self.as_ref()
-            .map_or_else(|it| it.feed, FeedEntry::feed_position)
+        self.as_ref().map_or_else(|it| it.feed, FeedEntry::feed_position)
     }
 }
 

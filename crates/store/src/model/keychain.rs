@@ -91,10 +91,7 @@ impl KeychainFilter {
         let tenant_id = self.tenant_id.as_ref();
         tenant_id.is_none_or(|tenant_id| *tenant_id == entry.tenant_id)
             && self.catalog_id.is_none_or(|id| id == entry.catalog_id)
-            && self
-                .excluded_kid
-                .as_ref()
-                .is_none_or(|kid| *kid != entry.kid)
+            && self.excluded_kid.as_ref().is_none_or(|kid| *kid != entry.kid)
             && self.after.is_none_or(|after| entry.keychain_id > after)
     }
 }

@@ -50,11 +50,7 @@ pub struct MachineRenewal {
 pub enum MachineLeaseError {
     /// Another process holds the requested id.
     #[error("machine id {machine_id} is taken by `{owner}` until {lease_until}")]
-    Taken {
-        machine_id: MachineId,
-        owner: Text,
-        lease_until: Timestamp,
-    },
+    Taken { machine_id: MachineId, owner: Text, lease_until: Timestamp },
     #[error("all machine ids are taken")]
     NoneFree,
     /// The lease was taken over by another process. The caller must stop generating ids.

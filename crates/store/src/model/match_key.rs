@@ -23,11 +23,7 @@ impl MatchKey {
         if text.len() <= Self::MAX_PLAIN_BYTES && !text.starts_with(Self::DIGEST_PREFIX) {
             return Self(text.clone());
         }
-        Self(Text::from(format!(
-            "{}{}",
-            Self::DIGEST_PREFIX,
-            sha256(text.as_str())
-        )))
+        Self(Text::from(format!("{}{}", Self::DIGEST_PREFIX, sha256(text.as_str()))))
     }
 
     /// Returns the lookup form.

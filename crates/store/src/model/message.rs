@@ -194,9 +194,7 @@ mod tests {
             let subject = event_subject(&TenantId::default(), &name);
             let is_token = |token: &str| {
                 !token.is_empty()
-                    && token
-                        .chars()
-                        .all(|it| it.is_ascii_alphanumeric() || "-_%=~".contains(it))
+                    && token.chars().all(|it| it.is_ascii_alphanumeric() || "-_%=~".contains(it))
             };
             assert!(subject.split('.').all(is_token), "{odd}: {subject:?}");
         }
@@ -206,9 +204,6 @@ mod tests {
     fn tenants_have_separate_subjects() {
         let tenant = TenantId::new("acme").unwrap();
         let name = EventName::from(EventType::StepEnter);
-        assert_eq!(
-            event_subject(&tenant, &name),
-            "noetl.t.acme.events.step.enter"
-        );
+        assert_eq!(event_subject(&tenant, &name), "noetl.t.acme.events.step.enter");
     }
 }

@@ -33,13 +33,8 @@ pub enum OutboxStatus {
 pub struct UnknownOutboxStatus(pub String);
 
 impl OutboxStatus {
-    pub const ALL: &'static [Self] = &[
-        Self::Pending,
-        Self::InFlight,
-        Self::Published,
-        Self::Failed,
-        Self::Dead,
-    ];
+    pub const ALL: &'static [Self] =
+        &[Self::Pending, Self::InFlight, Self::Published, Self::Failed, Self::Dead];
 
     /// Canonical name.
     pub const fn as_str(self) -> &'static str {
@@ -56,9 +51,7 @@ impl OutboxStatus {
     pub fn parse(text: &str) -> Result<Self, UnknownOutboxStatus> {
         let all = Self::ALL.iter().copied();
         let mut found = all.filter(|status| status.as_str() == text);
-        found
-            .next()
-            .ok_or_else(|| UnknownOutboxStatus(text.to_owned()))
+        found.next().ok_or_else(|| UnknownOutboxStatus(text.to_owned()))
     }
 }
 
@@ -263,11 +256,7 @@ impl OutboxStats {
         {
             *published += estimated_total.saturating_sub(counted_total);
         }
-        Self {
-            rows,
-            oldest_unpublished,
-            has_dead,
-        }
+        Self { rows, oldest_unpublished, has_dead }
     }
 }
 
@@ -279,15 +268,9 @@ mod tests {
     fn retry_delay_grows_to_maximum() {
         let max = Millis::from_secs(300);
         for (attempts, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (9, 256), (20, 256)] {
-            assert_eq!(
-                outbox_retry_delay(attempts, max),
-                Millis::from_secs(seconds)
-            );
+            assert_eq!(outbox_retry_delay(attempts, max), Millis::from_secs(seconds));
         }
-        assert_eq!(
-            outbox_retry_delay(5, Millis::from_secs(10)),
-            Millis::from_secs(10)
-        );
+        assert_eq!(outbox_retry_delay(5, Millis::from_secs(10)), Millis::from_secs(10));
         assert_eq!(outbox_retry_delay(u32::MAX, max), Millis::from_secs(256));
     }
 
@@ -328,10 +311,7 @@ mod tests {
             OutboxStats::from_counts(counts, estimated_total, None, false).rows
         };
         let expected = |published| {
-            BTreeMap::from([
-                (OutboxStatus::Pending, 5),
-                (OutboxStatus::Published, published),
-            ])
+            BTreeMap::from([(OutboxStatus::Pending, 5), (OutboxStatus::Published, published)])
         };
         let limit = u64::from(MAX_EXACT_PUBLISHED_COUNT);
         assert_eq!(rows_by_status(limit - 1, 1_000_000), expected(limit - 1));

@@ -58,9 +58,7 @@ impl CommandStatusFilter {
         if self == Self::All {
             return None;
         }
-        let included = CommandStatus::ALL
-            .iter()
-            .filter(|status| self.matches_status(**status));
+        let included = CommandStatus::ALL.iter().filter(|status| self.matches_status(**status));
         Some(included.map(|status| status.as_str()).collect())
     }
 }
@@ -86,10 +84,7 @@ impl CommandPage {
     pub(crate) fn from_rows(commands: Vec<Command>, limit: PageLimit) -> Self {
         let is_full = commands.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = commands.last().map(|command| command.command_id);
-        Self {
-            commands,
-            next: last.filter(|_| is_full),
-        }
+        Self { commands, next: last.filter(|_| is_full) }
     }
 }
 

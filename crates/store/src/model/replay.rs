@@ -70,11 +70,7 @@ pub(crate) struct PackedReplayRow {
 impl PackedReplayRows {
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn new(execution_id: ExecutionId) -> Self {
-        Self {
-            execution_id,
-            text: String::new(),
-            rows: Vec::new(),
-        }
+        Self { execution_id, text: String::new(), rows: Vec::new() }
     }
 
     /// Total size of the texts.

@@ -115,10 +115,6 @@ impl ResultPut {
 impl StoredResult {
     /// Checks a result against a stored one with the same id.
     pub(crate) fn check_same_digest(&self, stored: Digest) -> Result<(), PutResultError> {
-        if stored == self.sha256 {
-            Ok(())
-        } else {
-            Err(PutResultError::IdTaken)
-        }
+        if stored == self.sha256 { Ok(()) } else { Err(PutResultError::IdTaken) }
     }
 }

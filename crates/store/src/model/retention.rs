@@ -163,9 +163,6 @@ mod tests {
         assert_eq!(november.name, "event_y2026m11");
         let october = LogPartition::for_month(Month::new(2026, 10).unwrap());
         assert_eq!(october.end_id, november.first_id);
-        assert_eq!(
-            LogPartition::for_month(Month::new(2024, 1).unwrap()).first_id,
-            0
-        );
+        assert_eq!(LogPartition::for_month(Month::new(2024, 1).unwrap()).first_id, 0);
     }
 }

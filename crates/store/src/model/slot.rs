@@ -137,10 +137,7 @@ impl Slot {
     }
 
     fn into_held(mut self, since: Timestamp) -> Self {
-        self.state = SlotState::Held {
-            since,
-            is_confirmed: false,
-        };
+        self.state = SlotState::Held { since, is_confirmed: false };
         self
     }
 }

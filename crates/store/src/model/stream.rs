@@ -101,8 +101,7 @@ pub struct FeedLag {
 impl FeedLag {
     /// Age of the oldest unreadable event. Used for alerts.
     pub fn horizon_age(&self, now: Timestamp) -> Millis {
-        self.held_back_since
-            .map_or(Millis::ZERO, |since| now.duration_since(since))
+        self.held_back_since.map_or(Millis::ZERO, |since| now.duration_since(since))
     }
 }
 
@@ -131,10 +130,7 @@ impl StreamCursor {
             && *owner != request.owner
             && until > request.now
         {
-            return StreamLeaseOutcome::Held {
-                owner: owner.clone(),
-                until,
-            };
+            return StreamLeaseOutcome::Held { owner: owner.clone(), until };
         }
         self.epoch = self.epoch.saturating_add(1);
         self.owner = Some(request.owner.clone());

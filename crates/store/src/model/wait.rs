@@ -49,10 +49,7 @@ pub struct AwaitedName {
 impl AwaitedName {
     /// Creates it from a name and an optional key of any length.
     pub fn new(name: &Text, key: Option<&Text>) -> Self {
-        Self {
-            name: MatchKey::from_text(name),
-            key: key.map(MatchKey::from_text),
-        }
+        Self { name: MatchKey::from_text(name), key: key.map(MatchKey::from_text) }
     }
 
     /// True if a signal with this name and key is awaited.
@@ -167,11 +164,7 @@ impl NewWait {
     ) -> Vec<OpenWait> {
         let (command_id, kind, until) = (self.command_id, self.kind, self.until);
         let open = |(number, awaited)| OpenWait {
-            position: WaitPosition {
-                execution_id,
-                command_id,
-                number,
-            },
+            position: WaitPosition { execution_id, command_id, number },
             tenant_id: tenant_id.clone(),
             kind,
             awaited,

@@ -62,10 +62,7 @@ impl<K: Ord, V> WakeupSet<K, V> {
 
 impl Wakeup {
     /// A wakeup of all targets.
-    pub const WAKE_ALL: Self = Self {
-        queues: WakeupSet::All,
-        executions: WakeupSet::All,
-    };
+    pub const WAKE_ALL: Self = Self { queues: WakeupSet::All, executions: WakeupSet::All };
 
     /// True if there is no target.
     pub fn is_empty(&self) -> bool {
@@ -74,14 +71,12 @@ impl Wakeup {
 
     /// Adds commands of a queue.
     pub fn add_queue(&mut self, queue: PoolName, count: usize) {
-        self.queues
-            .merge_target(queue, count, |existing, more| existing.saturating_add(more));
+        self.queues.merge_target(queue, count, |existing, more| existing.saturating_add(more));
     }
 
     /// Adds growth of an execution's log.
     pub fn add_execution(&mut self, execution_id: ExecutionId, change: LogChange) {
-        self.executions
-            .merge_target(execution_id, change, |existing, more| more.max(*existing));
+        self.executions.merge_target(execution_id, change, |existing, more| more.max(*existing));
     }
 
     /// Merges another wakeup into this one.
@@ -123,16 +118,9 @@ mod tests {
         more.add_queue(PoolName::shared(), 3);
         more.add_execution(test_execution_id(7), LogChange::Events);
         wakeup.merge(more);
-        assert_eq!(
-            wakeup.queues,
-            WakeupSet::Only([(PoolName::shared(), 5)].into())
-        );
+        assert_eq!(wakeup.queues, WakeupSet::Only([(PoolName::shared(), 5)].into()));
         let ended = [(test_execution_id(7), LogChange::End)];
-        assert_eq!(
-            wakeup.executions,
-            WakeupSet::Only(ended.into()),
-            "it stays ended"
-        );
+        assert_eq!(wakeup.executions, WakeupSet::Only(ended.into()), "it stays ended");
     }
 
     #[test]

@@ -91,10 +91,7 @@ impl<'r> GroupParams<'r> {
             &self.outbox,
             &self.command_ids,
         ];
-        let coordination = self
-            .coordination
-            .iter()
-            .flat_map(CoordinationParams::as_params);
+        let coordination = self.coordination.iter().flat_map(CoordinationParams::as_params);
         common.into_iter().chain(coordination).collect()
     }
 }
@@ -154,9 +151,7 @@ pub(super) async fn append_group(
     items: &[&AppendRows],
 ) -> Result<Vec<Result<AppendReceipt, AppendError>>, tokio_postgres::Error> {
     let group = GroupParams::new(items);
-    let statement = prepared
-        .get_or_prepare(client, group.coordination.is_some())
-        .await?;
+    let statement = prepared.get_or_prepare(client, group.coordination.is_some()).await?;
     let rows = client.query(&statement, &group.as_params()).await?;
     let by_execution: BTreeMap<i64, &Row> = rows
         .iter()
@@ -164,9 +159,7 @@ pub(super) async fn append_group(
         .collect::<Result<_, tokio_postgres::Error>>()?;
     let verdict_of = |item: &&AppendRows| match by_execution.get(&item.execution_id.get()) {
         Some(row) => decode_verdict(row, item),
-        None => Ok(Err(
-            StoreError::fatal("the append returned no verdict").into()
-        )),
+        None => Ok(Err(StoreError::fatal("the append returned no verdict").into())),
     };
     items.iter().map(verdict_of).collect()
 }
@@ -183,10 +176,7 @@ fn decode_verdict(
                 tx: u64::try_from(tx).unwrap_or_default(),
                 position: row.try_get(5)?,
             };
-            return Ok(Ok(AppendReceipt {
-                head: item.head,
-                feed,
-            }));
+            return Ok(Ok(AppendReceipt { head: item.head, feed }));
         }
         "gone" => AppendError::Dropped,
         "exists" => AppendError::AlreadyExists,

@@ -119,14 +119,8 @@ impl AppendVariant {
 fn column_replacements(name: &str, table: &Table, row: &str) -> [(String, String); 3] {
     [
         (format!("{{{name}_columns}}"), table.column_list()),
-        (
-            format!("{{new_{name}_columns}}"),
-            table.prefixed_column_list(row),
-        ),
-        (
-            format!("{{excluded_{name}_columns}}"),
-            table.prefixed_column_list("excluded."),
-        ),
+        (format!("{{new_{name}_columns}}"), table.prefixed_column_list(row)),
+        (format!("{{excluded_{name}_columns}}"), table.prefixed_column_list("excluded.")),
     ]
 }
 
@@ -171,30 +165,15 @@ impl DatabaseFunction {
         }
         for (placeholder, columns) in [
             ("{execution_columns}", EXECUTION.column_list()),
-            (
-                "{item_execution_columns}",
-                EXECUTION.prefixed_column_list("item."),
-            ),
+            ("{item_execution_columns}", EXECUTION.prefixed_column_list("item.")),
             ("{changing_columns}", EXECUTION_MUTABLE.column_list()),
-            (
-                "{item_changing_columns}",
-                EXECUTION_MUTABLE.prefixed_column_list("item."),
-            ),
+            ("{item_changing_columns}", EXECUTION_MUTABLE.prefixed_column_list("item.")),
             ("{event_columns}", EVENT.column_list()),
-            (
-                "{new_event_columns}",
-                EVENT.prefixed_column_list("new_event."),
-            ),
+            ("{new_event_columns}", EVENT.prefixed_column_list("new_event.")),
             ("{command_columns}", COMMAND.column_list()),
-            (
-                "{new_command_columns}",
-                COMMAND.prefixed_column_list("new_command."),
-            ),
+            ("{new_command_columns}", COMMAND.prefixed_column_list("new_command.")),
             ("{result_columns}", RESULT.column_list()),
-            (
-                "{new_result_columns}",
-                RESULT.prefixed_column_list("new_result."),
-            ),
+            ("{new_result_columns}", RESULT.prefixed_column_list("new_result.")),
         ] {
             text = text.replace(placeholder, &columns);
         }
@@ -233,9 +212,7 @@ mod tests {
     #[test]
     fn function_definitions_are_complete() {
         for function in [&*APPEND, &*APPEND_WITH_COORDINATION] {
-            let DatabaseFunction {
-                name, definition, ..
-            } = function;
+            let DatabaseFunction { name, definition, .. } = function;
             assert!(definition.contains(&format!("CREATE FUNCTION {name}(")));
             let is_placeholder =
                 |token: &str| token.starts_with(['{', '(']) && token.contains("_columns}");
@@ -254,10 +231,7 @@ mod tests {
         for table in [&WAIT, &FOLLOW_UP, &SLOT, &CACHE, &IDEMPOTENCY, &DEDUP] {
             let insert = format!("INSERT INTO {} (", table.name);
             assert!(!APPEND.definition.contains(&insert), "{insert}");
-            assert!(
-                APPEND_WITH_COORDINATION.definition.contains(&insert),
-                "{insert}"
-            );
+            assert!(APPEND_WITH_COORDINATION.definition.contains(&insert), "{insert}");
         }
     }
 }

@@ -110,9 +110,7 @@ pub(super) fn decode_rows<T>(
     rows: &[tokio_postgres::Row],
     read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Vec<T>, StoreError> {
-    rows.iter()
-        .map(|row| Ok(read(row_cells(row, 0, row.len()))?))
-        .collect()
+    rows.iter().map(|row| Ok(read(row_cells(row, 0, row.len()))?)).collect()
 }
 
 /// Converts an error. Conditions that may pass by the next attempt become retryable errors. An
@@ -127,9 +125,7 @@ pub(super) fn to_store_error(error: tokio_postgres::Error) -> StoreError {
 }
 
 fn is_io_error(error: &tokio_postgres::Error) -> bool {
-    error
-        .source()
-        .is_some_and(<dyn Error>::is::<std::io::Error>)
+    error.source().is_some_and(<dyn Error>::is::<std::io::Error>)
 }
 
 /// True for the SQLSTATE classes of conditions that pass: connection lost (08), rolled back because

@@ -19,11 +19,7 @@ struct BlockColumn {
 impl BlockShape {
     pub(super) fn new(groups: &[&[(&'static str, ColumnKind)]]) -> Self {
         let columns = groups.iter().copied().flatten();
-        Self {
-            columns: columns
-                .map(|(name, kind)| BlockColumn { name, kind: *kind })
-                .collect(),
-        }
+        Self { columns: columns.map(|(name, kind)| BlockColumn { name, kind: *kind }).collect() }
     }
 
     /// Returns the block as a subquery. Its parameters start after number `used`, which is
@@ -56,9 +52,7 @@ impl BlockShape {
 
     /// Returns an empty block with these columns.
     pub(super) fn empty_block(&self) -> ColumnBlock {
-        ColumnBlock {
-            columns: self.columns.iter().map(|_| Vec::new()).collect(),
-        }
+        ColumnBlock { columns: self.columns.iter().map(|_| Vec::new()).collect() }
     }
 }
 

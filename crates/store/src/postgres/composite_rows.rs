@@ -44,10 +44,7 @@ impl<R: AsRef<[Cell]> + Debug> ToSql for CompositeRows<R> {
         ty: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        let mismatch = |cells| RowTypeMismatch {
-            cells,
-            ty: ty.clone(),
-        };
+        let mismatch = |cells| RowTypeMismatch { cells, ty: ty.clone() };
         let TypeKind::Array(record) = ty.kind() else {
             return Err(mismatch(0).into());
         };

@@ -141,17 +141,11 @@ static SELECT_ANSWERED_REQUEST: LazyLock<String> = LazyLock::new(|| {
 
 static INSERT_RESERVATION: LazyLock<String> = LazyLock::new(|| {
     let on_conflict = RESERVE_REQUEST.replace("{now}", "$9::timestamptz");
-    insert_sql(
-        &IDEMPOTENCY,
-        &on_conflict.replace("{micros}", "$10::bigint"),
-    )
+    insert_sql(&IDEMPOTENCY, &on_conflict.replace("{micros}", "$10::bigint"))
 });
 
 static SELECT_REQUEST: LazyLock<String> = LazyLock::new(|| {
-    select_sql(
-        &IDEMPOTENCY,
-        "WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3",
-    )
+    select_sql(&IDEMPOTENCY, "WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3")
 });
 
 const ANSWER_REQUEST: &str = "UPDATE idempotency SET status = $5, answer = $6::text::json
@@ -188,9 +182,7 @@ static SELECT_VARS: LazyLock<String> = LazyLock::new(|| {
 /// Statements that delete expired rows, by table. Rows are locked first, which checks their expiry
 /// again, since a reservation may just have been renewed.
 static DELETE_EXPIRED: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(|| {
-    let tables = GcTarget::ALL
-        .iter()
-        .filter_map(|target| expiring_table(*target));
+    let tables = GcTarget::ALL.iter().filter_map(|target| expiring_table(*target));
     let delete = |name| {
         format!(
             "DELETE FROM {name} WHERE ctid = ANY (ARRAY(
@@ -199,9 +191,7 @@ static DELETE_EXPIRED: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(
              )) RETURNING 1"
         )
     };
-    tables
-        .map(|table| (table.name, delete(table.name)))
-        .collect()
+    tables.map(|table| (table.name, delete(table.name))).collect()
 });
 
 pub(super) async fn list_waits(
@@ -228,10 +218,7 @@ pub(super) async fn list_waits(
         }
     };
     let mut client = pool.acquire().await?;
-    decode_rows(
-        &client.query_rows(sql, &to_params(&cells)).await?,
-        row::decode_wait,
-    )
+    decode_rows(&client.query_rows(sql, &to_params(&cells)).await?, row::decode_wait)
 }
 
 pub(super) async fn put_broadcast(
@@ -240,9 +227,7 @@ pub(super) async fn put_broadcast(
 ) -> Result<(), StoreError> {
     let mut client = pool.acquire().await?;
     let cells = encode_broadcast(signal);
-    client
-        .query_rows(&PUT_BROADCAST, &to_params(&cells))
-        .await?;
+    client.query_rows(&PUT_BROADCAST, &to_params(&cells)).await?;
     Ok(())
 }
 
@@ -279,10 +264,7 @@ pub(super) async fn list_due_follow_ups(
 ) -> Result<Vec<StoredFollowUp>, StoreError> {
     let mut client = pool.acquire().await?;
     let params: [Param<'_>; 2] = [&now.to_cell(), &i64::from(limit.get())];
-    decode_rows(
-        &client.query_rows(&SELECT_DUE_FOLLOW_UPS, &params).await?,
-        row::decode_follow_up,
-    )
+    decode_rows(&client.query_rows(&SELECT_DUE_FOLLOW_UPS, &params).await?, row::decode_follow_up)
 }
 
 pub(super) async fn complete_follow_up(
@@ -350,17 +332,11 @@ pub(super) async fn list_slots(
     match selector {
         SlotSelector::Key { tenant_id, key } => {
             let params: [Param<'_>; 3] = [&tenant_id.as_str(), &key.as_str(), &limit];
-            decode_rows(
-                &client.query_rows(&SLOTS_OF_KEY, &params).await?,
-                row::decode_slot,
-            )
+            decode_rows(&client.query_rows(&SLOTS_OF_KEY, &params).await?, row::decode_slot)
         }
         SlotSelector::Unconfirmed { held_by } => {
             let params: [Param<'_>; 2] = [&held_by.to_cell(), &limit];
-            decode_rows(
-                &client.query_rows(&SLOTS_UNCONFIRMED, &params).await?,
-                row::decode_slot,
-            )
+            decode_rows(&client.query_rows(&SLOTS_UNCONFIRMED, &params).await?, row::decode_slot)
         }
     }
 }
@@ -390,18 +366,9 @@ pub(super) async fn find_cached_result(
     now: Timestamp,
 ) -> Result<Option<CachedStepResult>, StoreError> {
     let mut client = pool.acquire().await?;
-    let cells = [
-        tenant_id.to_cell(),
-        scope.to_cell(),
-        key_sha256.to_cell(),
-        now.to_cell(),
-    ];
-    let rows = client
-        .query_rows(&SELECT_CACHED_RESULT, &to_params(&cells))
-        .await?;
-    Ok(decode_rows(&rows, row::decode_cached_result)?
-        .into_iter()
-        .next())
+    let cells = [tenant_id.to_cell(), scope.to_cell(), key_sha256.to_cell(), now.to_cell()];
+    let rows = client.query_rows(&SELECT_CACHED_RESULT, &to_params(&cells)).await?;
+    Ok(decode_rows(&rows, row::decode_cached_result)?.into_iter().next())
 }
 
 pub(super) async fn find_answered_request(
@@ -412,18 +379,9 @@ pub(super) async fn find_answered_request(
     now: Timestamp,
 ) -> Result<Option<AnsweredRequest>, StoreError> {
     let mut client = pool.acquire().await?;
-    let cells = [
-        tenant_id.to_cell(),
-        route.to_cell(),
-        key_sha256.to_cell(),
-        now.to_cell(),
-    ];
-    let rows = client
-        .query_rows(&SELECT_ANSWERED_REQUEST, &to_params(&cells))
-        .await?;
-    Ok(decode_rows(&rows, row::decode_answered_request)?
-        .into_iter()
-        .next())
+    let cells = [tenant_id.to_cell(), route.to_cell(), key_sha256.to_cell(), now.to_cell()];
+    let rows = client.query_rows(&SELECT_ANSWERED_REQUEST, &to_params(&cells)).await?;
+    Ok(decode_rows(&rows, row::decode_answered_request)?.into_iter().next())
 }
 
 pub(super) async fn has_seen_message(
@@ -433,9 +391,7 @@ pub(super) async fn has_seen_message(
     let mut client = pool.acquire().await?;
     let key = [message.scope.to_cell(), message.match_key().to_cell()];
     let rows = client.query_rows(&SELECT_DEDUP, &to_params(&key)).await?;
-    let stored = decode_rows(&rows, row::decode_dedup_record)?
-        .into_iter()
-        .next();
+    let stored = decode_rows(&rows, row::decode_dedup_record)?.into_iter().next();
     Ok(stored.is_some_and(|stored| message.check_against(&stored).is_err()))
 }
 
@@ -446,18 +402,10 @@ pub(super) async fn reserve_request(
     let mut client = pool.acquire().await?;
     let mut row = encode_reservation(reservation);
     let key = row.get(..3).unwrap_or_default().to_vec();
-    row.extend([
-        reservation.now.to_cell(),
-        reservation.now.as_micros().to_cell(),
-    ]);
+    row.extend([reservation.now.to_cell(), reservation.now.as_micros().to_cell()]);
     for _ in 0..MAX_RESERVE_ATTEMPTS {
-        let reserved = client
-            .query_rows(&INSERT_RESERVATION, &to_params(&row))
-            .await?;
-        if let Some(work_id) = decode_rows(&reserved, row::decode_work_id)?
-            .into_iter()
-            .next()
-        {
+        let reserved = client.query_rows(&INSERT_RESERVATION, &to_params(&row)).await?;
+        if let Some(work_id) = decode_rows(&reserved, row::decode_work_id)?.into_iter().next() {
             return Ok(ReserveOutcome::Reserved(work_id));
         }
         let existing = client.query_rows(&SELECT_REQUEST, &to_params(&key)).await?;
@@ -468,9 +416,7 @@ pub(super) async fn reserve_request(
             return Ok(outcome);
         }
     }
-    Err(StoreError::retry(
-        "the request key is repeatedly released by other requests; try again",
-    ))
+    Err(StoreError::retry("the request key is repeatedly released by other requests; try again"))
 }
 
 pub(super) async fn complete_request(
@@ -523,10 +469,7 @@ pub(super) async fn list_vars(
 ) -> Result<Vec<ExecutionVar>, StoreError> {
     let mut client = pool.acquire().await?;
     let params: [Param<'_>; 2] = [&execution_id.get(), &name.map(Text::as_str)];
-    decode_rows(
-        &client.query_rows(&SELECT_VARS, &params).await?,
-        row::decode_var,
-    )
+    decode_rows(&client.query_rows(&SELECT_VARS, &params).await?, row::decode_var)
 }
 
 pub(super) async fn delete_vars(

@@ -59,19 +59,13 @@ impl CredentialStore for PostgresStore {
         let tenant_id = tenant_id.as_str();
         let found = match key {
             CredentialKey::Id(id) => {
-                client
-                    .query_rows(&CREDENTIAL_BY_ID, &[&tenant_id, &id.get()])
-                    .await?
+                client.query_rows(&CREDENTIAL_BY_ID, &[&tenant_id, &id.get()]).await?
             }
             CredentialKey::Name(name) => {
-                client
-                    .query_rows(&CREDENTIAL_BY_NAME, &[&tenant_id, &name.as_str()])
-                    .await?
+                client.query_rows(&CREDENTIAL_BY_NAME, &[&tenant_id, &name.as_str()]).await?
             }
         };
-        Ok(decode_rows(&found, row::decode_credential)?
-            .into_iter()
-            .next())
+        Ok(decode_rows(&found, row::decode_credential)?.into_iter().next())
     }
 
     async fn list_credentials(
@@ -88,10 +82,7 @@ impl CredentialStore for PostgresStore {
             &filter.excluded_kid.as_ref().map(Text::as_str),
             &i64::from(limit.get()),
         ];
-        decode_rows(
-            &client.query_rows(&LIST_CREDENTIALS, &params).await?,
-            row::decode_credential,
-        )
+        decode_rows(&client.query_rows(&LIST_CREDENTIALS, &params).await?, row::decode_credential)
     }
 
     async fn delete_credential(

@@ -78,10 +78,7 @@ impl IdentityStore for PostgresStore {
     async fn put_token(&self, token: ApiToken) -> Result<bool, StoreError> {
         let mut client = self.pool.acquire().await?;
         let cells = encode_token(&token);
-        Ok(!client
-            .query_rows(&PUT_TOKEN, &to_params(&cells))
-            .await?
-            .is_empty())
+        Ok(!client.query_rows(&PUT_TOKEN, &to_params(&cells)).await?.is_empty())
     }
 
     async fn put_first_token(&self, token: ApiToken) -> Result<bool, StoreError> {
@@ -101,9 +98,7 @@ impl IdentityStore for PostgresStore {
 
     async fn find_token(&self, prefix: &Text) -> Result<Option<ApiToken>, StoreError> {
         let mut client = self.pool.acquire().await?;
-        let found = client
-            .query_rows(&SELECT_TOKEN, &[&prefix.as_str()])
-            .await?;
+        let found = client.query_rows(&SELECT_TOKEN, &[&prefix.as_str()]).await?;
         Ok(decode_rows(&found, row::decode_token)?.into_iter().next())
     }
 
@@ -116,10 +111,7 @@ impl IdentityStore for PostgresStore {
         let mut client = self.pool.acquire().await?;
         let after = after.map_or(0, TokenId::get);
         let params: [Param<'_>; 3] = [&tenant_id.as_str(), &after, &i64::from(limit.get())];
-        decode_rows(
-            &client.query_rows(&LIST_TOKENS, &params).await?,
-            row::decode_token,
-        )
+        decode_rows(&client.query_rows(&LIST_TOKENS, &params).await?, row::decode_token)
     }
 
     async fn revoke_token(
@@ -136,18 +128,14 @@ impl IdentityStore for PostgresStore {
 
     async fn record_token_use(&self, token_id: TokenId, now: Timestamp) -> Result<(), StoreError> {
         let mut client = self.pool.acquire().await?;
-        client
-            .query_rows(RECORD_TOKEN_USE, &[&token_id.get(), &now.to_cell()])
-            .await?;
+        client.query_rows(RECORD_TOKEN_USE, &[&token_id.get(), &now.to_cell()]).await?;
         Ok(())
     }
 
     async fn get_or_init_shared_secret(&self, fresh: Text) -> Result<Text, StoreError> {
         let mut client = self.pool.acquire().await?;
         // A concurrent second insert waits for the first, and then reads its secret.
-        client
-            .query_rows(INSERT_SHARED_SECRET, &[&fresh.as_str()])
-            .await?;
+        client.query_rows(INSERT_SHARED_SECRET, &[&fresh.as_str()]).await?;
         let found = client.query_rows(SELECT_SHARED_SECRET, &[]).await?;
         let found = found.first().map(|row| Text::from(row.get::<_, &str>(0)));
         Ok(found.unwrap_or(fresh))
@@ -207,9 +195,7 @@ impl IdentityStore for PostgresStore {
             &before,
             &i64::from(limit.get()),
         ];
-        let found = client
-            .query_rows(secret_audit_query(&filter), &params)
-            .await?;
+        let found = client.query_rows(secret_audit_query(&filter), &params).await?;
         decode_rows(&found, row::decode_audit_entry)
     }
 }

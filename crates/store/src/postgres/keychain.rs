@@ -58,9 +58,7 @@ impl KeychainStore for PostgresStore {
         let mut client = self.pool.acquire().await?;
         let key: [Param<'_>; 2] = [&tenant_id.as_str(), &cache_key];
         let found = client.query_rows(&KEYCHAIN_ENTRY_BY_KEY, &key).await?;
-        Ok(decode_rows(&found, row::decode_keychain_entry)?
-            .into_iter()
-            .next())
+        Ok(decode_rows(&found, row::decode_keychain_entry)?.into_iter().next())
     }
 
     async fn list_keychain_entries(
@@ -95,18 +93,12 @@ impl KeychainStore for PostgresStore {
 
     async fn count_secrets_by_key(&self) -> Result<KeyCounts, StoreError> {
         let mut client = self.pool.acquire().await?;
-        let counts = client.query_pipelined(
-            (COUNT_CREDENTIALS_BY_KEY, &[]),
-            (COUNT_KEYCHAIN_BY_KEY, &[]),
-        );
+        let counts =
+            client.query_pipelined((COUNT_CREDENTIALS_BY_KEY, &[]), (COUNT_KEYCHAIN_BY_KEY, &[]));
         let (credentials, keychain) = counts.await?;
         Ok(KeyCounts {
-            credentials: decode_rows(&credentials, row::decode_count)?
-                .into_iter()
-                .collect(),
-            keychain: decode_rows(&keychain, row::decode_count)?
-                .into_iter()
-                .collect(),
+            credentials: decode_rows(&credentials, row::decode_count)?.into_iter().collect(),
+            keychain: decode_rows(&keychain, row::decode_count)?.into_iter().collect(),
         })
     }
 }

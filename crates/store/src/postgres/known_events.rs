@@ -45,10 +45,7 @@ pub(super) async fn find_known_events(
     let executions: Vec<_> = keys.iter().map(|key| key.execution_id.get()).collect();
     let ids: Vec<_> = keys.iter().map(|key| key.event_id.get()).collect();
     let (executions, events) = client
-        .query_pipelined(
-            (&KNOWN_EXECUTIONS, &[&executions]),
-            (&KNOWN_EVENTS, &[&executions, &ids]),
-        )
+        .query_pipelined((&KNOWN_EXECUTIONS, &[&executions]), (&KNOWN_EVENTS, &[&executions, &ids]))
         .await?;
     Ok(KnownEvents {
         executions: decode_rows(&executions, row::decode_execution)?,

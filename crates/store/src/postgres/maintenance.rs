@@ -113,11 +113,7 @@ impl MaintenanceStore for PostgresStore {
         let partitions = partition::list_partitions(pooled.client()?).await?;
         pooled.mark_idle();
         // End of the last partition. Partitions follow each other without gaps.
-        let end_id = partitions
-            .iter()
-            .map(|partition| partition.end_id)
-            .max()
-            .unwrap_or_default();
+        let end_id = partitions.iter().map(|partition| partition.end_id).max().unwrap_or_default();
         let end_id = ExecutionId::new(end_id).map_err(StoreError::fatal)?;
         Ok(Some(end_id.time()))
     }
@@ -178,9 +174,7 @@ impl MaintenanceStore for PostgresStore {
     ) -> Result<bool, StoreError> {
         let row = row::encode_view(execution_id, version, &view);
         let mut client = self.list_pool.acquire().await?;
-        let changed = client
-            .query_rows(REWRITE_VIEW, &query::to_params(&row))
-            .await?;
+        let changed = client.query_rows(REWRITE_VIEW, &query::to_params(&row)).await?;
         Ok(!changed.is_empty())
     }
 
@@ -191,9 +185,8 @@ impl MaintenanceStore for PostgresStore {
         let bytes = query_count(&self.list_pool, DATABASE_SIZE, &[]).await?;
         let mut client = self.list_pool.acquire().await?;
         let counts = client.query_rows(COUNT_ROWS, &[]).await?;
-        let counts: BTreeMap<Text, u64> = super::bind::decode_rows(&counts, row::decode_count)?
-            .into_iter()
-            .collect();
+        let counts: BTreeMap<Text, u64> =
+            super::bind::decode_rows(&counts, row::decode_count)?.into_iter().collect();
         let count_of = |table: &str| counts.get(table).copied().unwrap_or_default();
         let tables = ["execution", "event", "command", "outbox", "result_store"];
         Ok(StoreStats {
@@ -201,10 +194,7 @@ impl MaintenanceStore for PostgresStore {
             schema_version: i64::try_from(schema_version).unwrap_or(i64::MAX),
             log_epoch,
             bytes,
-            rows: tables
-                .into_iter()
-                .map(|table| (table, count_of(table)))
-                .collect(),
+            rows: tables.into_iter().map(|table| (table, count_of(table))).collect(),
         })
     }
 

@@ -153,11 +153,7 @@ impl PostgresOptions {
 
     /// Returns these options with the address of the tables' owner, if there is a separate owner.
     fn owner_options(&self) -> Option<Self> {
-        Some(Self {
-            config: self.owner_config.clone()?,
-            owner_config: None,
-            ..self.clone()
-        })
+        Some(Self { config: self.owner_config.clone()?, owner_config: None, ..self.clone() })
     }
 
     /// Returns the role in the address.
@@ -167,10 +163,7 @@ impl PostgresOptions {
     }
 
     fn into_read_only(self) -> Self {
-        Self {
-            is_read_only: true,
-            ..self
-        }
+        Self { is_read_only: true, ..self }
     }
 }
 
@@ -236,11 +229,7 @@ impl PostgresStore {
             owner,
             writers,
             feed_base: CachedFeedBase::new(feed_base),
-            blobs: options
-                .blob_folder
-                .as_deref()
-                .map(BlobFolder::open)
-                .transpose()?,
+            blobs: options.blob_folder.as_deref().map(BlobFolder::open).transpose()?,
             channel: notify_channel::channel_name(&options.schema),
         })
     }
@@ -257,9 +246,7 @@ impl Store for PostgresStore {
         &self,
         appends: Vec<AppendRequest>,
     ) -> Vec<Result<AppendReceipt, AppendError>> {
-        self.writers
-            .append_items(to_append_rows(prepare_appends(appends)))
-            .await
+        self.writers.append_items(to_append_rows(prepare_appends(appends))).await
     }
 
     async fn load_execution(
@@ -515,20 +502,16 @@ impl Store for PostgresStore {
         &self,
         request: MachineIdRequest,
     ) -> Result<MachineLease, MachineLeaseError> {
-        query::update_machine_table(&self.list_pool, |machines| {
-            machines.grant_machine_id(request)
-        })
-        .await
+        query::update_machine_table(&self.list_pool, |machines| machines.grant_machine_id(request))
+            .await
     }
 
     async fn renew_machine_lease(
         &self,
         renewal: MachineRenewal,
     ) -> Result<MachineLease, MachineLeaseError> {
-        query::update_machine_table(&self.list_pool, |machines| {
-            machines.renew_machine_id(&renewal)
-        })
-        .await
+        query::update_machine_table(&self.list_pool, |machines| machines.renew_machine_id(&renewal))
+            .await
     }
 
     async fn open_notify_channel(&self) -> Result<Option<Box<dyn NotifyChannel>>, StoreError> {

@@ -38,11 +38,7 @@ pub(super) fn channel_name(schema: &str) -> String {
         return name;
     }
     let digest = sha256(schema).to_string();
-    name.chars()
-        .take(30)
-        .chain("_".chars())
-        .chain(digest.chars().take(32))
-        .collect()
+    name.chars().take(30).chain("_".chars()).chain(digest.chars().take(32)).collect()
 }
 
 /// [`NotifyChannel`](crate::notify_channel::NotifyChannel) over one connection.
@@ -109,17 +105,9 @@ impl PostgresNotifyChannel {
             client.batch_execute(&format!("LISTEN {channel}")).await?;
             Ok(notify_statement)
         };
-        let notify_statement = timeout(NOTIFY_TIMEOUT, setup)
-            .await
-            .map_err(to_timeout_error)?;
+        let notify_statement = timeout(NOTIFY_TIMEOUT, setup).await.map_err(to_timeout_error)?;
         let notify_statement = notify_statement.map_err(to_store_error)?;
-        Ok(Self {
-            client,
-            notify_statement,
-            channel: channel.to_owned(),
-            received,
-            signals,
-        })
+        Ok(Self { client, notify_statement, channel: channel.to_owned(), received, signals })
     }
 }
 
@@ -133,9 +121,7 @@ impl NotifyChannel for PostgresNotifyChannel {
         let payloads = encode_wakeup(wakeup);
         let params: [&(dyn ToSql + Sync); 2] = [&self.channel, &payloads];
         let query = self.client.query(&self.notify_statement, &params);
-        let result = timeout(NOTIFY_TIMEOUT, query)
-            .await
-            .map_err(to_timeout_error)?;
+        let result = timeout(NOTIFY_TIMEOUT, query).await.map_err(to_timeout_error)?;
         result.map(drop).map_err(to_store_error)
     }
 
@@ -146,9 +132,7 @@ impl NotifyChannel for PostgresNotifyChannel {
                 return Ok(wakeup);
             }
             if self.signals.recv().await.is_none() {
-                return Err(StoreError::retry(
-                    "the connection for notifications was lost",
-                ));
+                return Err(StoreError::retry("the connection for notifications was lost"));
             }
         }
     }
@@ -165,11 +149,7 @@ fn encode_wakeup(wakeup: &Wakeup) -> Vec<String> {
     match &wakeup.queues {
         WakeupSet::All => items.push(ALL_QUEUES.to_owned()),
         WakeupSet::Only(queues) => {
-            items.extend(
-                queues
-                    .iter()
-                    .map(|(queue, count)| format!("{count}@{queue}")),
-            );
+            items.extend(queues.iter().map(|(queue, count)| format!("{count}@{queue}")));
         }
     }
     match &wakeup.executions {
@@ -243,10 +223,7 @@ mod tests {
     fn wakeup_round_trips() {
         let mut wakeup = Wakeup::default();
         wakeup.add_queue(PoolName::shared(), 2);
-        wakeup.add_queue(
-            PoolName::shared().tenant_queue(&TenantId::new("acme").unwrap()),
-            1,
-        );
+        wakeup.add_queue(PoolName::shared().tenant_queue(&TenantId::new("acme").unwrap()), 1);
         wakeup.add_execution(test_execution_id(7), LogChange::Events);
         wakeup.add_execution(test_execution_id(8), LogChange::End);
         assert_eq!(encode_wakeup(&wakeup), ["1@acme.shared 2@shared +7 !8"]);
@@ -275,14 +252,9 @@ mod tests {
 
     #[test]
     fn unparseable_payload_wakes_all() {
-        for payload in [
-            "", "hello", "+", "+x", "!", "@ x", "2@", "x@shared", "1@a b",
-        ] {
+        for payload in ["", "hello", "+", "+x", "!", "@ x", "2@", "x@shared", "1@a b"] {
             let expected = match payload {
-                "+" => Wakeup {
-                    executions: WakeupSet::All,
-                    ..Wakeup::default()
-                },
+                "+" => Wakeup { executions: WakeupSet::All, ..Wakeup::default() },
                 _ => Wakeup::WAKE_ALL,
             };
             assert_eq!(decode_wakeup(payload), expected, "{payload}");
@@ -295,12 +267,7 @@ mod tests {
         let long = "s".repeat(62);
         let names =
             [&long, &format!("{long}a"), &format!("{long}b")].map(|schema| channel_name(schema));
-        assert!(
-            names
-                .iter()
-                .all(|name| name.len() == MAX_CHANNEL_NAME_BYTES),
-            "{names:?}"
-        );
+        assert!(names.iter().all(|name| name.len() == MAX_CHANNEL_NAME_BYTES), "{names:?}");
         assert_ne!(names[1], names[2]);
         assert_ne!(names[0], names[1]);
     }

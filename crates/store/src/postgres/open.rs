@@ -22,31 +22,11 @@ use crate::migration::{
 };
 
 pub(crate) static MIGRATIONS: [Migration; 11] = [
-    Migration {
-        version: 1,
-        name: "tables",
-        sql: include_str!("migrations/0001_tables.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "results",
-        sql: include_str!("migrations/0002_results.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "commons",
-        sql: include_str!("migrations/0003_commons.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "outlets",
-        sql: include_str!("migrations/0004_outlets.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "vault",
-        sql: include_str!("migrations/0005_vault.sql"),
-    },
+    Migration { version: 1, name: "tables", sql: include_str!("migrations/0001_tables.sql") },
+    Migration { version: 2, name: "results", sql: include_str!("migrations/0002_results.sql") },
+    Migration { version: 3, name: "commons", sql: include_str!("migrations/0003_commons.sql") },
+    Migration { version: 4, name: "outlets", sql: include_str!("migrations/0004_outlets.sql") },
+    Migration { version: 5, name: "vault", sql: include_str!("migrations/0005_vault.sql") },
     Migration {
         version: 6,
         name: "credentials",
@@ -57,11 +37,7 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
         name: "outbox_bytes",
         sql: include_str!("migrations/0007_outbox_bytes.sql"),
     },
-    Migration {
-        version: 8,
-        name: "keychain",
-        sql: include_str!("migrations/0008_keychain.sql"),
-    },
+    Migration { version: 8, name: "keychain", sql: include_str!("migrations/0008_keychain.sql") },
     Migration {
         version: 9,
         name: "secret_acts",
@@ -72,11 +48,7 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
         name: "outbox_unpublished",
         sql: include_str!("migrations/0010_outbox_unpublished.sql"),
     },
-    Migration {
-        version: 11,
-        name: "purge",
-        sql: include_str!("migrations/0011_purge.sql"),
-    },
+    Migration { version: 11, name: "purge", sql: include_str!("migrations/0011_purge.sql") },
 ];
 
 /// Oldest supported PostgreSQL version (`server_version_num`). The statements use its features.
@@ -151,10 +123,7 @@ pub(super) async fn prepare_tables(
 pub(super) async fn check_read_only(pool: &ConnectionPool) -> Result<FeedBase, StoreError> {
     let SchemaStatus { version, newest } = read_schema_status(pool).await?;
     if version < newest {
-        return Err(StoreError::fatal(OpenError::OutdatedSchema {
-            version,
-            newest,
-        }));
+        return Err(StoreError::fatal(OpenError::OutdatedSchema { version, newest }));
     }
     let mut pooled = pool.acquire().await?;
     let base = stream::read_feed_base(pooled.client()?).await?;
@@ -167,11 +136,7 @@ pub(super) async fn read_schema_status(pool: &ConnectionPool) -> Result<SchemaSt
     let mut pooled = pool.acquire().await?;
     let client = pooled.client()?;
     let sql = "SELECT to_regclass('schema_migration') IS NOT NULL";
-    let has_migrations: bool = client
-        .query_one(sql, &[])
-        .await
-        .map_err(to_store_error)?
-        .get(0);
+    let has_migrations: bool = client.query_one(sql, &[]).await.map_err(to_store_error)?.get(0);
     let applied = if has_migrations {
         read_applied_migrations(client).await?
     } else {
@@ -192,16 +157,12 @@ async fn check_server_settings(
         current_setting('synchronous_commit') = $1";
     // A connection pooler in between may drop session settings, so `synchronous_commit` is read
     // back.
-    let row = client
-        .query_one(sql, &[&options.synchronous_commit])
-        .await
-        .map_err(to_store_error)?;
+    let row =
+        client.query_one(sql, &[&options.synchronous_commit]).await.map_err(to_store_error)?;
     let reject = |error| Err(StoreError::fatal(error));
     let version: i32 = row.get(0);
     if version < MIN_SERVER_VERSION {
-        return reject(OpenError::OutdatedServer {
-            found: version / 10_000,
-        });
+        return reject(OpenError::OutdatedServer { found: version / 10_000 });
     }
     if row.get(1) {
         return reject(OpenError::Standby);
@@ -289,10 +250,7 @@ async fn run_migration_step(
         return Ok(MigrationStep::More);
     }
     for function in [&APPEND, &APPEND_WITH_COORDINATION] {
-        function
-            .ensure_created(&transaction)
-            .await
-            .map_err(to_store_error)?;
+        function.ensure_created(&transaction).await.map_err(to_store_error)?;
     }
     if let Some(server) = owner.server_role() {
         privileges::sync_privileges(&transaction, server).await?;
@@ -311,10 +269,7 @@ async fn apply_migrations(
         MIGRATION_TIMEOUT.as_millis(),
         LOCK_TIMEOUT.as_millis()
     );
-    transaction
-        .batch_execute(&limits)
-        .await
-        .map_err(to_store_error)?;
+    transaction.batch_execute(&limits).await.map_err(to_store_error)?;
     for migration in migrations {
         let applied = transaction.batch_execute(migration.sql).await;
         applied.map_err(to_store_error)?;
@@ -347,10 +302,7 @@ async fn create_schema(transaction: &Transaction<'_>, schema: &str) -> Result<()
     let schema_sql = format!("CREATE SCHEMA {schema}");
     let statements = [(has_schema, &*schema_sql), (has_table, table)];
     for (_, sql) in statements.into_iter().filter(|(exists, _)| !exists) {
-        transaction
-            .batch_execute(sql)
-            .await
-            .map_err(to_store_error)?;
+        transaction.batch_execute(sql).await.map_err(to_store_error)?;
     }
     Ok(())
 }
@@ -373,10 +325,7 @@ async fn read_applied_migrations(
     client: &impl GenericClient,
 ) -> Result<AppliedMigrations, StoreError> {
     let oldest_program = if has_meta_table(client).await? {
-        client
-            .query_opt(SELECT_OLDEST_VERSION, &[])
-            .await
-            .map_err(to_store_error)?
+        client.query_opt(SELECT_OLDEST_VERSION, &[]).await.map_err(to_store_error)?
     } else {
         None
     };
@@ -387,10 +336,7 @@ async fn read_applied_migrations(
         Ok((row.get(0), checksum))
     };
     Ok(AppliedMigrations {
-        migrations: rows
-            .iter()
-            .map(migration)
-            .collect::<Result<_, StoreError>>()?,
+        migrations: rows.iter().map(migration).collect::<Result<_, StoreError>>()?,
         oldest_program: oldest_program.map(|row| row.get(0)),
     })
 }

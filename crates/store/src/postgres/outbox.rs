@@ -37,18 +37,9 @@ pub(super) static CLAIM_OUTBOX: LazyLock<String> = LazyLock::new(|| {
         .replace("{attempts}", &repaired("outbox.attempts"))
         .replace("{forgiven}", &repaired("outbox.forgiven"))
         .replace("{no_counts}", INVALID_ATTEMPTS_ERROR)
-        .replace(
-            "{claimed_columns}",
-            &CLAIMED_OUTBOX.prefixed_column_list("outbox."),
-        )
-        .replace(
-            "{taken_columns}",
-            &CLAIMED_OUTBOX.prefixed_column_list("taken."),
-        )
-        .replace(
-            "{event_columns}",
-            &EVENT_BODY.prefixed_column_list("event."),
-        )
+        .replace("{claimed_columns}", &CLAIMED_OUTBOX.prefixed_column_list("outbox."))
+        .replace("{taken_columns}", &CLAIMED_OUTBOX.prefixed_column_list("taken."))
+        .replace("{event_columns}", &EVENT_BODY.prefixed_column_list("event."))
 });
 
 /// Marks rows as published. Rows are found by key and locked in the order of their ids, so that
@@ -266,14 +257,9 @@ pub(super) async fn mark_published(
 ) -> Result<u64, StoreError> {
     let mut client = pool.acquire().await?;
     let ids: Vec<_> = marks.iter().map(|mark| mark.outbox_id.get()).collect();
-    let attempts: Vec<_> = marks
-        .iter()
-        .map(|mark| mark.attempts.map(i64::from))
-        .collect();
+    let attempts: Vec<_> = marks.iter().map(|mark| mark.attempts.map(i64::from)).collect();
     let params: [Param<'_>; 3] = [&ids, &attempts, &now.to_cell()];
-    Ok(row_count(
-        &client.query_rows(MARK_PUBLISHED, &params).await?,
-    ))
+    Ok(row_count(&client.query_rows(MARK_PUBLISHED, &params).await?))
 }
 
 /// Returns the number of attempts of a row, and how many of them do not count.
@@ -288,21 +274,15 @@ pub(super) async fn mark_failed(
     failure: &OutboxFailure,
 ) -> Result<Option<FailureOutcome>, StoreError> {
     let mut client = pool.acquire().await?;
-    let (id, now, error) = (
-        failure.outbox_id.get(),
-        failure.now.to_cell(),
-        failure.truncated_error(),
-    );
+    let (id, now, error) =
+        (failure.outbox_id.get(), failure.now.to_cell(), failure.truncated_error());
     for _ in 0..MAX_MARK_ATTEMPTS {
         let rows = client.query_rows(SELECT_IN_FLIGHT, &[&id]).await?;
         let Some(found) = rows.first() else {
             return Ok(None);
         };
         let (attempts, forgiven) = read_attempts(found)?;
-        if failure
-            .required_attempt()
-            .is_some_and(|fence| fence != attempts)
-        {
+        if failure.required_attempt().is_some_and(|fence| fence != attempts) {
             return Ok(None);
         }
         let outcome = failure.to_outcome(attempts, forgiven);
@@ -358,25 +338,16 @@ pub(super) async fn list_outbox_rows(
 pub(super) async fn outbox_stats(pool: &ConnectionPool) -> Result<OutboxStats, StoreError> {
     let mut client = pool.acquire().await?;
     let limit = i64::from(MAX_EXACT_PUBLISHED_COUNT);
-    let (counts, stats) = client
-        .query_pipelined((COUNT_BY_STATUS, &[&limit]), (OUTBOX_STATS, &[]))
-        .await?;
+    let (counts, stats) =
+        client.query_pipelined((COUNT_BY_STATUS, &[&limit]), (OUTBOX_STATS, &[])).await?;
     let counts = decode_rows(&counts, row::decode_count)?;
     let Some(stats) = stats.first() else {
         return Ok(OutboxStats::default());
     };
-    let oldest = stats
-        .get::<_, Option<row::CellRef<'_>>>(0)
-        .map(decode_timestamp)
-        .transpose()?;
+    let oldest = stats.get::<_, Option<row::CellRef<'_>>>(0).map(decode_timestamp).transpose()?;
     // `reltuples` is negative until the first vacuum or analyze.
     let estimate = u64::try_from(stats.get::<_, i64>(2)).unwrap_or_default();
-    Ok(OutboxStats::from_counts(
-        counts,
-        estimate,
-        oldest,
-        stats.get(1),
-    ))
+    Ok(OutboxStats::from_counts(counts, estimate, oldest, stats.get(1)))
 }
 
 pub(super) async fn newest_outbox_row_at(
@@ -419,10 +390,7 @@ pub(super) async fn quarantine_items(
     }
     let params: Vec<_> = block.as_params().collect();
     let mut client = pool.acquire().await?;
-    client
-        .query_rows(&INSERT_QUARANTINED, &params)
-        .await
-        .map(drop)
+    client.query_rows(&INSERT_QUARANTINED, &params).await.map(drop)
 }
 
 pub(super) async fn purge_quarantined_items(
@@ -431,14 +399,9 @@ pub(super) async fn purge_quarantined_items(
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
     let mut client = pool.acquire().await?;
-    let params: [Param<'_>; 3] = [
-        &before.to_cell(),
-        &i64::from(limit.get()),
-        &first_id_at(before.as_unix_ms()),
-    ];
-    Ok(row_count(
-        &client.query_rows(PURGE_QUARANTINE, &params).await?,
-    ))
+    let params: [Param<'_>; 3] =
+        [&before.to_cell(), &i64::from(limit.get()), &first_id_at(before.as_unix_ms())];
+    Ok(row_count(&client.query_rows(PURGE_QUARANTINE, &params).await?))
 }
 
 pub(super) async fn list_quarantined_items(

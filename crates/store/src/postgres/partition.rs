@@ -20,10 +20,7 @@ async fn exists_or_dropped(
 ) -> Result<bool, StoreError> {
     let name = partition.name.as_str();
     let row = client
-        .query_one(
-            EXISTS_OR_DROPPED,
-            &[&name, &partition.first_id, &partition.end_id],
-        )
+        .query_one(EXISTS_OR_DROPPED, &[&name, &partition.first_id, &partition.end_id])
         .await
         .map_err(to_store_error)?;
     Ok(row.get(0))
@@ -46,20 +43,12 @@ pub(super) async fn ensure_partition(
         .await
         .map_err(to_store_error)?;
     if !exists_or_dropped(&transaction, &partition).await? {
-        let LogPartition {
-            name,
-            first_id: lo,
-            end_id: hi,
-            ..
-        } = partition;
+        let LogPartition { name, first_id: lo, end_id: hi, .. } = partition;
         let create = format!(
             "CREATE TABLE {name} (LIKE event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
              ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ({lo}) TO ({hi})"
         );
-        transaction
-            .batch_execute(&create)
-            .await
-            .map_err(to_store_error)?;
+        transaction.batch_execute(&create).await.map_err(to_store_error)?;
         if let Some(server) = owner.server_role() {
             privileges::sync_privileges(&transaction, server).await?;
         }
@@ -115,10 +104,7 @@ const LIST_PARTITIONS: &str =
 pub(super) async fn list_partitions(
     client: &impl GenericClient,
 ) -> Result<Vec<LogPartition>, StoreError> {
-    let rows = client
-        .query(LIST_PARTITIONS, &[])
-        .await
-        .map_err(to_store_error)?;
+    let rows = client.query(LIST_PARTITIONS, &[]).await.map_err(to_store_error)?;
     let mut partitions: Vec<_> = rows
         .iter()
         .filter_map(|row| {
@@ -141,11 +127,7 @@ fn parse_bounds(text: &str) -> Option<(i64, i64)> {
     let rest = text.strip_prefix("FOR VALUES FROM (")?;
     let (lo, hi) = rest.strip_suffix(')')?.split_once(") TO (")?;
     let number = |text: &str| text.trim_matches('\'').parse::<i64>().ok();
-    let lo = if lo == "MINVALUE" {
-        Some(0)
-    } else {
-        number(lo)
-    };
+    let lo = if lo == "MINVALUE" { Some(0) } else { number(lo) };
     Some((lo?.max(0), number(hi)?))
 }
 
@@ -157,10 +139,7 @@ mod tests {
     fn parses_partition_bounds() {
         assert_eq!(parse_bounds("FOR VALUES FROM ('5') TO ('9')"), Some((5, 9)));
         assert_eq!(parse_bounds("FOR VALUES FROM (5) TO (9)"), Some((5, 9)));
-        assert_eq!(
-            parse_bounds("FOR VALUES FROM (MINVALUE) TO ('9')"),
-            Some((0, 9))
-        );
+        assert_eq!(parse_bounds("FOR VALUES FROM (MINVALUE) TO ('9')"), Some((0, 9)));
         for bounds in [
             "DEFAULT",
             "FOR VALUES FROM ('5') TO (MAXVALUE)",

@@ -139,19 +139,14 @@ impl PooledSession {
         first: StatementWithParams<'_>,
         second: StatementWithParams<'_>,
     ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let statements = (
-            self.prepare_cached(first.0).await?,
-            self.prepare_cached(second.0).await?,
-        );
+        let statements =
+            (self.prepare_cached(first.0).await?, self.prepare_cached(second.0).await?);
         // The second statement is sent before the first result arrives.
         let (first, second) = tokio::join!(
             self.client.query(&statements.0, first.1),
             self.client.query(&statements.1, second.1),
         );
-        Ok((
-            first.map_err(to_store_error)?,
-            second.map_err(to_store_error)?,
-        ))
+        Ok((first.map_err(to_store_error)?, second.map_err(to_store_error)?))
     }
 }
 
@@ -176,9 +171,7 @@ impl ConnectionPool {
     pub(super) fn new(options: &PostgresOptions, plan_mode: PlanMode) -> Result<Self, StoreError> {
         let schema = &options.schema;
         let is_valid = schema.starts_with(|first: char| first.is_ascii_lowercase())
-            && schema
-                .chars()
-                .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
+            && schema.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
         if !is_valid || schema.len() > 63 {
             return Err(StoreError::fatal(InvalidSchemaName(schema.clone())));
         }
@@ -195,11 +188,7 @@ impl ConnectionPool {
              {}",
             options.time_zone,
             options.synchronous_commit,
-            if options.is_read_only {
-                "SET default_transaction_read_only = on;"
-            } else {
-                ""
-            },
+            if options.is_read_only { "SET default_transaction_read_only = on;" } else { "" },
             plan_mode.session_settings()
         );
         let (config, tls) = connection_config(options)?;
@@ -217,11 +206,7 @@ impl ConnectionPool {
 
     /// Limits the pool to one connection, which is closed after use.
     pub(super) fn into_single_use(self) -> Self {
-        Self {
-            permits: Semaphore::new(1),
-            keeps_idle: false,
-            ..self
-        }
+        Self { permits: Semaphore::new(1), keeps_idle: false, ..self }
     }
 
     /// Opens a new connection and sets its session up. Fails if the server accepts the connection
@@ -254,10 +239,7 @@ impl ConnectionPool {
             tokio::spawn(drive_connection(connection, handler));
             client
         };
-        client
-            .batch_execute(&self.session_setup)
-            .await
-            .map_err(to_connect_error)?;
+        client.batch_execute(&self.session_setup).await.map_err(to_connect_error)?;
         Ok(client)
     }
 
@@ -274,11 +256,7 @@ impl ConnectionPool {
                 is_busy: false,
             },
         };
-        Ok(PooledConnection {
-            pool: self,
-            busy_session: Some(session),
-            _permit: permit,
-        })
+        Ok(PooledConnection { pool: self, busy_session: Some(session), _permit: permit })
     }
 
     /// Opens up to `count` connections in advance, within the limit of the pool.
@@ -318,11 +296,8 @@ impl ConnectionPool {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let (cancel, tls, cancel_timeout) = (
-            client.cancel_token(),
-            self.tls.clone(),
-            self.acquire_timeout,
-        );
+        let (cancel, tls, cancel_timeout) =
+            (client.cancel_token(), self.tls.clone(), self.acquire_timeout);
         runtime.spawn(async move {
             // If the request does not reach the server, the statement ends by `statement_timeout`.
             let _ = timeout(cancel_timeout, async {
@@ -381,15 +356,9 @@ const MAX_ROOTS_BYTES: u64 = 1024 * 1024;
 fn connection_config(
     options: &PostgresOptions,
 ) -> Result<(Config, Option<MakeTlsConnector>), StoreError> {
-    let PostgresDsn {
-        login: mut config,
-        ssl_mode: mode,
-        root_cert: root,
-    } = PostgresDsn::parse(&options.config).map_err(StoreError::fatal)?;
-    let configured = mode
-        .as_deref()
-        .map(TlsVerification::parse_sslmode)
-        .transpose();
+    let PostgresDsn { login: mut config, ssl_mode: mode, root_cert: root } =
+        PostgresDsn::parse(&options.config).map_err(StoreError::fatal)?;
+    let configured = mode.as_deref().map(TlsVerification::parse_sslmode).transpose();
     let configured = configured.map_err(StoreError::fatal)?.or(options.trust);
     let hosts = config.get_hosts();
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
@@ -399,16 +368,8 @@ fn connection_config(
     } else {
         configured.unwrap_or_else(|| TlsVerification::default_for_hosts(hosts))
     };
-    let roots = match root
-        .map(PathBuf::from)
-        .or(options.root_certificates.clone())
-    {
-        Some(file)
-            if matches!(
-                trust,
-                TlsVerification::VerifyCa | TlsVerification::VerifyFull
-            ) =>
-        {
+    let roots = match root.map(PathBuf::from).or(options.root_certificates.clone()) {
+        Some(file) if matches!(trust, TlsVerification::VerifyCa | TlsVerification::VerifyFull) => {
             Some(read_root_certificates(&file).map_err(StoreError::fatal)?)
         }
         Some(_) | None => None,
@@ -428,10 +389,7 @@ struct UnreadableRoots {
 }
 
 fn read_root_certificates(file: &Path) -> Result<Vec<u8>, UnreadableRoots> {
-    let unreadable = |source| UnreadableRoots {
-        file: file.to_owned(),
-        source,
-    };
+    let unreadable = |source| UnreadableRoots { file: file.to_owned(), source };
     let size = std::fs::metadata(file).map_err(unreadable)?.len();
     if size > MAX_ROOTS_BYTES {
         return Err(unreadable(std::io::Error::other("the file is too large")));
@@ -442,10 +400,7 @@ fn read_root_certificates(file: &Path) -> Result<Vec<u8>, UnreadableRoots> {
 /// Converts an error that occurred before any statement was sent, so its outcome is known.
 fn to_connect_error(error: tokio_postgres::Error) -> StoreError {
     match to_store_error(error) {
-        StoreError::Retry { cause, .. } => StoreError::Retry {
-            outcome_unknown: false,
-            cause,
-        },
+        StoreError::Retry { cause, .. } => StoreError::Retry { outcome_unknown: false, cause },
         fatal @ StoreError::Fatal { .. } => fatal,
     }
 }
@@ -488,9 +443,7 @@ impl PooledConnection<'_> {
 
     /// Starts a transaction.
     pub(super) async fn begin_transaction(&mut self) -> Result<PooledTransaction<'_>, StoreError> {
-        let PooledSession {
-            client, is_busy, ..
-        } = self.busy_session()?;
+        let PooledSession { client, is_busy, .. } = self.busy_session()?;
         let inner = client.transaction().await.map_err(to_connect_error)?;
         Ok(PooledTransaction { inner, is_busy })
     }
@@ -499,9 +452,7 @@ impl PooledConnection<'_> {
     pub(super) async fn begin_read_snapshot(
         &mut self,
     ) -> Result<PooledTransaction<'_>, StoreError> {
-        let PooledSession {
-            client, is_busy, ..
-        } = self.busy_session()?;
+        let PooledSession { client, is_busy, .. } = self.busy_session()?;
         let started = client
             .build_transaction()
             .isolation_level(IsolationLevel::RepeatableRead)

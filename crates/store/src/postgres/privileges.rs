@@ -76,11 +76,8 @@ pub(super) async fn sync_privileges(
     role: &str,
 ) -> Result<(), StoreError> {
     let changes = transaction.query(PRIVILEGE_CHANGES, &[&role]).await;
-    let changes: Vec<String> = changes
-        .map_err(to_store_error)?
-        .iter()
-        .map(|row| row.get(0))
-        .collect();
+    let changes: Vec<String> =
+        changes.map_err(to_store_error)?.iter().map(|row| row.get(0)).collect();
     if changes.is_empty() {
         return Ok(());
     }

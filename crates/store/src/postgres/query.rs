@@ -60,10 +60,8 @@ static LIST_EXECUTIONS: LazyLock<String> =
 
 /// Selects an execution with its newest snapshot.
 static SELECT_EXECUTION_AND_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
-    let (execution, snapshot) = (
-        EXECUTION.prefixed_column_list("execution."),
-        SNAPSHOT.prefixed_column_list("newest."),
-    );
+    let (execution, snapshot) =
+        (EXECUTION.prefixed_column_list("execution."), SNAPSHOT.prefixed_column_list("newest."));
     format!(
         "SELECT {execution}, {snapshot} FROM execution LEFT JOIN LATERAL (
              SELECT * FROM projection_snapshot
@@ -258,12 +256,8 @@ pub(super) async fn find_execution(
     execution_id: ExecutionId,
 ) -> Result<Option<Execution>, StoreError> {
     let mut client = pool.acquire().await?;
-    let rows = client
-        .query_rows(&SELECT_EXECUTION, &[&execution_id.get()])
-        .await?;
-    Ok(decode_rows(&rows, row::decode_execution)?
-        .into_iter()
-        .next())
+    let rows = client.query_rows(&SELECT_EXECUTION, &[&execution_id.get()]).await?;
+    Ok(decode_rows(&rows, row::decode_execution)?.into_iter().next())
 }
 
 pub(super) async fn list_executions(
@@ -309,9 +303,7 @@ pub(super) async fn load_execution(
         return Ok(None);
     };
     let (execution, snapshot) = decode_execution_and_snapshot(folded)?;
-    let after = snapshot
-        .as_ref()
-        .map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
+    let after = snapshot.as_ref().map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
     let mut tail = decode_rows(&tail, row::decode_stored_event)?;
     let first_seq = tail.first().map(|event| event.record.seq);
     let has_gap = match first_seq {
@@ -345,15 +337,10 @@ pub(super) async fn write_snapshot(
     let fold_version = i64::from(snapshot.key.fold_version);
     let key: [Param<'_>; 3] = [&id, &kind, &fold_version];
     let (_, versions) = client
-        .query_pipelined(
-            (&PUT_SNAPSHOT, &to_params(&cells)),
-            (SNAPSHOT_VERSIONS, &key),
-        )
+        .query_pipelined((&PUT_SNAPSHOT, &to_params(&cells)), (SNAPSHOT_VERSIONS, &key))
         .await?;
-    let versions: Vec<_> = versions
-        .iter()
-        .map(|row| ExecutionVersion::new(row.get(0)).unwrap_or_default())
-        .collect();
+    let versions: Vec<_> =
+        versions.iter().map(|row| ExecutionVersion::new(row.get(0)).unwrap_or_default()).collect();
     if let Some(version) = redundant_snapshot(&versions) {
         let params: [Param<'_>; 4] = [&id, &kind, &fold_version, &version.get()];
         client.query_rows(DELETE_SNAPSHOT, &params).await?;
@@ -438,9 +425,8 @@ pub(super) async fn tenant_counts(
     let tenant: [Param<'_>; 1] = [&tenant_id.as_str()];
     let by_status = "SELECT status, count(*) FROM execution WHERE tenant_id = $1 GROUP BY status";
     let by_kind = include_str!("sql/count_catalog.sql");
-    let (executions, definitions) = client
-        .query_pipelined((by_status, &tenant), (by_kind, &tenant))
-        .await?;
+    let (executions, definitions) =
+        client.query_pipelined((by_status, &tenant), (by_kind, &tenant)).await?;
     let executions = decode_rows(&executions, row::decode_count)?;
     let definitions = decode_rows(&definitions, row::decode_count)?;
     Ok(TenantCounts {
@@ -464,10 +450,7 @@ pub(super) async fn count_live_executions(
     max_count: u32,
 ) -> Result<u32, StoreError> {
     let mut client = pool.acquire().await?;
-    let (read, counted) = (
-        i64::from(max_count) * LIVE_COUNT_READ_FACTOR,
-        i64::from(max_count),
-    );
+    let (read, counted) = (i64::from(max_count) * LIVE_COUNT_READ_FACTOR, i64::from(max_count));
     let params: [Param<'_>; 3] = [&tenant_id.as_str(), &read, &counted];
     let sql = include_str!("sql/live_executions.sql");
     let rows = client.query_rows(sql, &params).await?;
@@ -519,10 +502,7 @@ pub(super) async fn lock_by_name(
     name: &str,
 ) -> Result<(), StoreError> {
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-    transaction
-        .execute(lock, &[&name])
-        .await
-        .map_err(to_store_error)?;
+    transaction.execute(lock, &[&name]).await.map_err(to_store_error)?;
     Ok(())
 }
 
@@ -587,24 +567,16 @@ pub(super) async fn find_catalog_entry(
     let mut client = pool.acquire().await?;
     let tenant = tenant_id.as_str();
     let rows = match key {
-        CatalogKey::Id(id) => {
-            client
-                .query_rows(&CATALOG_BY_ID, &[&tenant, &id.get()])
-                .await?
-        }
+        CatalogKey::Id(id) => client.query_rows(&CATALOG_BY_ID, &[&tenant, &id.get()]).await?,
         CatalogKey::Latest(path) => {
-            client
-                .query_rows(&CATALOG_LATEST, &[&tenant, &path.as_str()])
-                .await?
+            client.query_rows(&CATALOG_LATEST, &[&tenant, &path.as_str()]).await?
         }
         CatalogKey::Version(path, version) => {
             let params: [Param<'_>; 3] = [&tenant, &path.as_str(), &i64::from(*version)];
             client.query_rows(&CATALOG_BY_VERSION, &params).await?
         }
     };
-    Ok(decode_rows(&rows, row::decode_catalog_entry)?
-        .into_iter()
-        .next())
+    Ok(decode_rows(&rows, row::decode_catalog_entry)?.into_iter().next())
 }
 
 pub(super) async fn list_catalog(
@@ -680,10 +652,8 @@ pub(super) async fn update_machine_table(
         .execute("SELECT pg_advisory_xact_lock($1)", &[&MACHINES_LOCK])
         .await
         .map_err(to_store_error)?;
-    let records = decode_rows(
-        &query_rows(&transaction, &SELECT_MACHINES, &[]).await?,
-        row::decode_machine,
-    )?;
+    let records =
+        decode_rows(&query_rows(&transaction, &SELECT_MACHINES, &[]).await?, row::decode_machine)?;
     let mut machines = MachineTable(records.into_iter().collect());
     let lease = match change(&mut machines) {
         Ok(lease) => lease,

@@ -40,22 +40,14 @@ static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
 
 static LEASE_COMMANDS: LazyLock<String> = LazyLock::new(|| {
     include_str!("sql/lease.sql")
-        .replace(
-            "{command_columns}",
-            &COMMAND.prefixed_column_list("command."),
-        )
-        .replace(
-            "{granted_columns}",
-            &COMMAND.prefixed_column_list("granted."),
-        )
+        .replace("{command_columns}", &COMMAND.prefixed_column_list("command."))
+        .replace("{granted_columns}", &COMMAND.prefixed_column_list("granted."))
         .replace("{event_columns}", &EVENT.prefixed_column_list("event."))
 });
 
 static TRY_LEASE_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    include_str!("sql/claim.sql").replace(
-        "{command_columns}",
-        &COMMAND.prefixed_column_list("command."),
-    )
+    include_str!("sql/claim.sql")
+        .replace("{command_columns}", &COMMAND.prefixed_column_list("command."))
 });
 
 static FENCE_BLOCK: LazyLock<BlockShape> = LazyLock::new(|| BlockShape::new(&[FENCE_COLUMNS]));
@@ -88,9 +80,7 @@ pub(super) async fn find_command(
     command_id: CommandId,
 ) -> Result<Option<Command>, StoreError> {
     let mut client = pool.acquire().await?;
-    let rows = client
-        .query_rows(&SELECT_COMMAND, &[&command_id.get()])
-        .await?;
+    let rows = client.query_rows(&SELECT_COMMAND, &[&command_id.get()]).await?;
     let commands = decode_rows(&rows, row::decode_command)?;
     Ok(commands.into_iter().next())
 }
@@ -102,9 +92,7 @@ pub(super) async fn list_expired_leases(
 ) -> Result<Vec<Command>, StoreError> {
     let mut client = pool.acquire().await?;
     let limit = i64::from(limit.get());
-    let rows = client
-        .query_rows(&SELECT_EXPIRED, &[&now.to_cell(), &limit])
-        .await?;
+    let rows = client.query_rows(&SELECT_EXPIRED, &[&now.to_cell(), &limit]).await?;
     decode_rows(&rows, row::decode_command)
 }
 
@@ -123,10 +111,7 @@ pub(super) async fn list_commands(
         &i64::from(filter.limit.get()),
     ];
     let rows = client.query_rows(&LIST_COMMANDS, &params).await?;
-    Ok(CommandPage::from_rows(
-        decode_rows(&rows, row::decode_command)?,
-        filter.limit,
-    ))
+    Ok(CommandPage::from_rows(decode_rows(&rows, row::decode_command)?, filter.limit))
 }
 
 pub(super) async fn expire_worker_leases(
@@ -137,12 +122,8 @@ pub(super) async fn expire_worker_leases(
 ) -> Result<u64, StoreError> {
     let sql = include_str!("sql/release_worker.sql");
     let mut client = pool.acquire().await?;
-    let rows = client
-        .query_rows(
-            sql,
-            &[&worker.as_str(), &now.to_cell(), &tenant_id.as_str()],
-        )
-        .await?;
+    let rows =
+        client.query_rows(sql, &[&worker.as_str(), &now.to_cell(), &tenant_id.as_str()]).await?;
     u64::try_from(rows.len()).map_err(StoreError::fatal)
 }
 
@@ -158,10 +139,8 @@ pub(super) async fn lease_commands(
     request: &LeaseRequest,
 ) -> Result<Vec<LeasedCommand>, StoreError> {
     let terms = &request.terms;
-    let kinds: Option<Vec<&str>> = request
-        .kinds
-        .as_ref()
-        .map(|kinds| kinds.iter().map(Text::as_str).collect());
+    let kinds: Option<Vec<&str>> =
+        request.kinds.as_ref().map(|kinds| kinds.iter().map(Text::as_str).collect());
     let mut client = pool.acquire().await?;
     let params: [&(dyn ToSql + Sync); 8] = [
         &request.pool.as_str(),
@@ -213,10 +192,7 @@ pub(super) async fn try_lease_command(
     };
     let issued = query::find_event(pool, command.execution_id, command_id.into()).await?;
     Ok(issued.map(|issued| LeaseOutcome {
-        leased: LeasedCommand {
-            command,
-            issued: issued.record,
-        },
+        leased: LeasedCommand { command, issued: issued.record },
         is_granted,
     }))
 }

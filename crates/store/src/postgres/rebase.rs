@@ -37,10 +37,7 @@ pub(super) async fn rebase_if_moved(
     // The lock is released when this connection closes.
     let mut lock_client = pool.open_connection().await?;
     let unbounded = "SET statement_timeout = 0";
-    lock_client
-        .batch_execute(unbounded)
-        .await
-        .map_err(to_store_error)?;
+    lock_client.batch_execute(unbounded).await.map_err(to_store_error)?;
     while !try_epoch_lock(&lock_client).await? {
         tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
     }
@@ -105,9 +102,8 @@ async fn needs_new_epoch(
     };
     let newest: i64 = newest.first().map_or(0, |row| row.get(0));
     let sql = "SELECT pg_current_xact_id()::text::bigint";
-    let current: i64 = query_rows(transaction, sql, &[]).await?[..]
-        .first()
-        .map_or(i64::MAX, |row| row.get(0));
+    let current: i64 =
+        query_rows(transaction, sql, &[]).await?[..].first().map_or(i64::MAX, |row| row.get(0));
     // Always called, since it also stores the current cluster and timeline.
     let has_moved = cluster_identity::has_log_moved(transaction).await?;
     Ok(newest >= current || has_moved)
@@ -132,11 +128,7 @@ const UNINDEXED_PARTITIONS: &str = "SELECT quote_ident(part.relname),
 ///
 /// These indexes do not exist before the first restore, since they would slow down every append.
 async fn create_position_indexes(client: &Client) -> Result<(), StoreError> {
-    for row in client
-        .query(UNINDEXED_PARTITIONS, &[])
-        .await
-        .map_err(to_store_error)?
-    {
+    for row in client.query(UNINDEXED_PARTITIONS, &[]).await.map_err(to_store_error)? {
         let (partition, name): (&str, &str) = (row.get(0), row.get(1));
         // An interrupted build leaves an invalid index.
         for sql in [
@@ -161,10 +153,7 @@ const UPDATE_FEED_BASE: &str = "UPDATE meta
     WHERE key = 'feed_base'";
 
 async fn start_epoch_after_log(transaction: &Transaction<'_>) -> Result<FeedBase, StoreError> {
-    transaction
-        .batch_execute(LOCK_AND_INDEX_LOG)
-        .await
-        .map_err(to_store_error)?;
+    transaction.batch_execute(LOCK_AND_INDEX_LOG).await.map_err(to_store_error)?;
     query_rows(transaction, UPDATE_FEED_BASE, &[]).await?;
     stream::start_epoch_in_transaction(transaction).await?;
     stream::feed_base_in_transaction(transaction).await

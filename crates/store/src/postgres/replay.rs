@@ -59,9 +59,7 @@ pub(super) async fn read_replay_rows(
 ) -> Result<ReplayPage, StoreError> {
     match read_current_rows(pool, execution_id, after, page).await? {
         Some(rows) => Ok(ReplayPage::Rows(rows)),
-        None => query::read_events(pool, execution_id, after, page)
-            .await
-            .map(ReplayPage::Events),
+        None => query::read_events(pool, execution_id, after, page).await.map(ReplayPage::Events),
     }
 }
 
@@ -85,10 +83,9 @@ async fn read_current_rows(
     let events = i64::from(page.get());
     let max_bytes = i64::try_from(row::MAX_REPLAY_PAGE_BYTES).unwrap_or(i64::MAX);
     // The requested number of events fits into a page if each has at most this size.
-    for (sql, bytes) in [
-        (&SMALL_REPLAY_ROWS, max_bytes / events),
-        (&REPLAY_ROWS_OF_ANY_SIZE, max_bytes),
-    ] {
+    for (sql, bytes) in
+        [(&SMALL_REPLAY_ROWS, max_bytes / events), (&REPLAY_ROWS_OF_ANY_SIZE, max_bytes)]
+    {
         let params: [Param<'_>; 4] = [&execution_id.get(), &after.get(), &events, &bytes];
         let (mut rows, mut rejected) = (PackedReplayRows::new(execution_id), None);
         let read = client.query_each(sql, &params, |row| {

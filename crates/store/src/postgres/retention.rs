@@ -98,18 +98,11 @@ async fn pin_reason(
         // A stream that never started, or that belongs to an earlier log epoch, has published
         // nothing.
         let published = stream::published_position(transaction, name).await?;
-        let FeedPosition { tx, position } = published.unwrap_or(FeedPosition {
-            tx: 0,
-            position: -1,
-        });
+        let FeedPosition { tx, position } =
+            published.unwrap_or(FeedPosition { tx: 0, position: -1 });
         let tx = tx.to_string();
-        let params: [Param<'_>; 5] = [
-            &partition.first_id,
-            &partition.end_id,
-            &tx,
-            &position,
-            &base.0,
-        ];
+        let params: [Param<'_>; 5] =
+            [&partition.first_id, &partition.end_id, &tx, &position, &base.0];
         let has_more = query_rows(transaction, HAS_EVENT_AFTER, &params).await?;
         if has_more.first().is_none_or(|row| row.get(0)) {
             return Ok(Some(PinReason::Stream(name.clone())));
@@ -128,10 +121,7 @@ pub(super) async fn list_old_partitions(
     let partitions = partition::list_partitions(pooled.client()?).await?;
     pooled.mark_idle();
     let mut old = Vec::new();
-    for partition in partitions
-        .into_iter()
-        .filter(|partition| partition.end_id <= cutoff_id)
-    {
+    for partition in partitions.into_iter().filter(|partition| partition.end_id <= cutoff_id) {
         // An error aborts the transaction, so each partition is checked in a separate one.
         let transaction = pooled.begin_transaction().await?;
         let checked = check_partition(&transaction, &partition, publishers).await;
@@ -143,10 +133,7 @@ pub(super) async fn list_old_partitions(
             }
             Err(DropFailure::Store(error)) => return Err(error),
         };
-        old.push(OldPartition {
-            partition,
-            pin_reason,
-        });
+        old.push(OldPartition { partition, pin_reason });
     }
     Ok(old)
 }
@@ -187,11 +174,7 @@ pub(super) async fn drop_partition(
         let mut pooled = owner.acquire().await?;
         let transaction = pooled.begin_transaction().await?;
         let dropped = match drop_in_transaction(&transaction, partition, publishers, now).await {
-            Ok(None) => transaction
-                .commit()
-                .await
-                .map(|()| None)
-                .map_err(to_drop_failure),
+            Ok(None) => transaction.commit().await.map(|()| None).map_err(to_drop_failure),
             not_dropped => {
                 transaction.rollback().await.map_err(to_store_error)?;
                 not_dropped
@@ -284,10 +267,7 @@ async fn record_dropped_position(
     transaction: &Transaction<'_>,
     partition: &str,
 ) -> Result<(), DropFailure> {
-    let last = if stream::feed_base_in_transaction(transaction)
-        .await?
-        .is_first_epoch()
-    {
+    let last = if stream::feed_base_in_transaction(transaction).await?.is_first_epoch() {
         format!("SELECT position FROM {partition} ORDER BY tx DESC, position DESC LIMIT 1")
     } else {
         format!("SELECT max(position) FROM {partition}")
@@ -297,10 +277,7 @@ async fn record_dropped_position(
          ON CONFLICT (key) DO UPDATE
          SET value = greatest(meta.value::bigint, excluded.value::bigint)::text"
     );
-    transaction
-        .query(&record, &[])
-        .await
-        .map_err(to_drop_failure)?;
+    transaction.query(&record, &[]).await.map_err(to_drop_failure)?;
     Ok(())
 }
 
@@ -317,10 +294,7 @@ async fn replaced_reason(
 
 async fn lock_table(transaction: &Transaction<'_>, table: &str) -> Result<(), DropFailure> {
     let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
-    transaction
-        .batch_execute(&lock)
-        .await
-        .map_err(to_drop_failure)
+    transaction.batch_execute(&lock).await.map_err(to_drop_failure)
 }
 
 /// Drops a partition in a transaction. The partition is locked first. While that lock waits for
@@ -345,20 +319,13 @@ async fn drop_in_transaction(
     if let Some(reason) = replaced_reason(transaction, partition).await? {
         return Ok(Some(reason));
     }
-    run_on_range(LOCK_EXECUTIONS)
-        .await
-        .map_err(to_drop_failure)?;
+    run_on_range(LOCK_EXECUTIONS).await.map_err(to_drop_failure)?;
     if let Some(reason) = pin_reason(transaction, partition, publishers).await? {
         return Ok(Some(reason));
     }
     let record: [Param<'_>; 3] = [&partition.first_id, &partition.end_id, &now.to_cell()];
-    transaction
-        .query(RECORD_DROPPED_RANGE, &record)
-        .await
-        .map_err(to_drop_failure)?;
-    run_on_range(DELETE_EXECUTIONS)
-        .await
-        .map_err(to_drop_failure)?;
+    transaction.query(RECORD_DROPPED_RANGE, &record).await.map_err(to_drop_failure)?;
+    run_on_range(DELETE_EXECUTIONS).await.map_err(to_drop_failure)?;
     let name: [Param<'_>; 1] = [&partition.name.as_str()];
     let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
     let quoted: String = quoted.await.map_err(to_drop_failure)?.get(0);
@@ -369,20 +336,14 @@ async fn drop_in_transaction(
         return Ok(Some(reason));
     }
     lock_table(transaction, "event").await?;
-    let has_executions: bool = transaction
-        .query_one(HAS_EXECUTIONS, &range)
-        .await
-        .map_err(to_drop_failure)?
-        .get(0);
+    let has_executions: bool =
+        transaction.query_one(HAS_EXECUTIONS, &range).await.map_err(to_drop_failure)?.get(0);
     if has_executions {
         let text = "an execution was just created in the partition";
         return Ok(Some(PinReason::Refused(Text::from(text))));
     }
     let drop_table = format!("DROP TABLE {quoted}");
-    transaction
-        .batch_execute(&drop_table)
-        .await
-        .map_err(to_drop_failure)?;
+    transaction.batch_execute(&drop_table).await.map_err(to_drop_failure)?;
     Ok(None)
 }
 
@@ -395,11 +356,7 @@ const MARK_RANGE_PURGED: &str =
 /// Statements that delete rows of a range of executions, one per dependent table.
 static PURGE_STATEMENTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let delete = |dependent: &DependentTable| {
-        let DependentTable {
-            table,
-            execution_column: execution,
-            ..
-        } = dependent;
+        let DependentTable { table, execution_column: execution, .. } = dependent;
         format!(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
                  SELECT ctid FROM {table} WHERE $1 <= {execution} AND {execution} < $2
@@ -420,9 +377,7 @@ pub(super) async fn purge_dropped_executions(
     let mut client = pool.acquire().await?;
     loop {
         let found = client.query_rows(SELECT_UNPURGED_RANGE, &[]).await?;
-        let Some((lo, hi)) = found
-            .first()
-            .map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1)))
+        let Some((lo, hi)) = found.first().map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1)))
         else {
             return Ok(0);
         };
@@ -433,8 +388,6 @@ pub(super) async fn purge_dropped_executions(
                 return Ok(u64::try_from(deleted.len()).unwrap_or(u64::MAX));
             }
         }
-        client
-            .query_rows(MARK_RANGE_PURGED, &[&lo, &now.to_cell()])
-            .await?;
+        client.query_rows(MARK_RANGE_PURGED, &[&lo, &now.to_cell()]).await?;
     }
 }

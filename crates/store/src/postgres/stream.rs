@@ -30,10 +30,7 @@ pub(super) struct FeedBase(pub(super) i64);
 impl FeedBase {
     /// Returns the position after which the current log epoch starts.
     fn end_position(self) -> FeedPosition {
-        FeedPosition {
-            tx: 0,
-            position: self.0,
-        }
+        FeedPosition { tx: 0, position: self.0 }
     }
 
     /// True if there are no earlier log epochs.
@@ -185,11 +182,7 @@ impl<T> FeedReader<T> {
             small: section.small_events_sql(table),
             any_size: section.any_size_sql(table),
         };
-        Self {
-            current: statements(&current),
-            earlier: statements(&earlier),
-            decode,
-        }
+        Self { current: statements(&current), earlier: statements(&earlier), decode }
     }
 }
 
@@ -226,17 +219,10 @@ async fn read_feed_batch<T: FeedEntry + Send>(
     let mut is_small = true;
     loop {
         let is_earlier_epoch = base.has_earlier_rows_after(after);
-        let statements = if is_earlier_epoch {
-            &reader.earlier
-        } else {
-            &reader.current
-        };
+        let statements = if is_earlier_epoch { &reader.earlier } else { &reader.current };
         // The requested number of events fits into a batch if each has at most this size.
         let (sql, bytes) = if is_small {
-            (
-                &statements.small,
-                MAX_FEED_BATCH_BYTES / limit.get() as usize,
-            )
+            (&statements.small, MAX_FEED_BATCH_BYTES / limit.get() as usize)
         } else {
             (&statements.any_size, MAX_FEED_BATCH_BYTES)
         };
@@ -244,9 +230,8 @@ async fn read_feed_batch<T: FeedEntry + Send>(
         let tx = after.tx.to_string();
         let max_events = i64::from(limit.get());
         let params: [Param<'_>; 5] = [&tx, &after.position, &max_events, &bytes, &base.0];
-        let (mut rows, state) = client
-            .query_pipelined((sql, &params), (SELECT_STANDBY_AND_BASE, &[]))
-            .await?;
+        let (mut rows, state) =
+            client.query_pipelined((sql, &params), (SELECT_STANDBY_AND_BASE, &[])).await?;
         if state.first().is_none_or(|row| row.get(0)) {
             return Err(StoreError::fatal(StandbyServer));
         }
@@ -295,9 +280,8 @@ pub(super) async fn read_feed(
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
     loop {
-        let batch = read_feed_batch(&EVENT_READER, pool, cached_base, after, limit)
-            .await?
-            .into_readable();
+        let batch =
+            read_feed_batch(&EVENT_READER, pool, cached_base, after, limit).await?.into_readable();
         if !batch.is_all_skipped() {
             return Ok(batch);
         }
@@ -338,12 +322,10 @@ async fn feed_end(
 ) -> Result<FeedPosition, StoreError> {
     let rows = query_rows(transaction, &SELECT_LAST_SETTLED, &[&base.0]).await?;
     let last = rows.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
-    Ok(
-        last.map_or(base.end_position(), |(tx, position)| FeedPosition {
-            tx: u64::try_from(tx).unwrap_or_default(),
-            position,
-        }),
-    )
+    Ok(last.map_or(base.end_position(), |(tx, position)| FeedPosition {
+        tx: u64::try_from(tx).unwrap_or_default(),
+        position,
+    }))
 }
 
 static COUNT_AFTER: LazyLock<String> = LazyLock::new(|| {
@@ -409,9 +391,7 @@ pub(super) async fn feed_lag(
         oldest = first.or(oldest);
     }
     let lag = FeedLag {
-        events: u64::try_from(events)
-            .unwrap_or_default()
-            .min(MAX_FEED_LAG_EVENTS),
+        events: u64::try_from(events).unwrap_or_default().min(MAX_FEED_LAG_EVENTS),
         oldest,
         end: feed_end(&transaction, base).await?,
         held_back_since: first_timestamp(
@@ -505,11 +485,7 @@ async fn update_owned_stream(
     cells: &[Cell],
 ) -> Result<bool, StoreError> {
     let mut client = pool.acquire().await?;
-    let (name, epoch, now) = (
-        owner.name.to_cell(),
-        owner.epoch.to_cell(),
-        owner.now.to_cell(),
-    );
+    let (name, epoch, now) = (owner.name.to_cell(), owner.epoch.to_cell(), owner.now.to_cell());
     let mut params: Vec<Param<'_>> = vec![&name, &epoch, &now];
     params.extend(to_params(cells));
     Ok(!client.query_rows(sql, &params).await?.is_empty())
@@ -541,10 +517,7 @@ pub(super) async fn move_stream_cursor(
             let cells = [to_cells(from), to_cells(to)].concat();
             update_owned_stream(pool, MOVE_CURSOR_FORWARD, owner, &cells).await
         }
-        CursorMove::Restart {
-            to,
-            stream_created_at,
-        } => {
+        CursorMove::Restart { to, stream_created_at } => {
             let mut cells = to_cells(to).to_vec();
             cells.push(stream_created_at.to_cell());
             update_owned_stream(pool, RESTART_CURSOR, owner, &cells).await
@@ -558,9 +531,7 @@ pub(super) async fn find_stream_cursor(
 ) -> Result<Option<StreamCursor>, StoreError> {
     let mut client = pool.acquire().await?;
     let rows = client.query_rows(&SELECT_CURSOR, &[&name.as_str()]).await?;
-    Ok(decode_rows(&rows, row::decode_stream_cursor)?
-        .into_iter()
-        .next())
+    Ok(decode_rows(&rows, row::decode_stream_cursor)?.into_iter().next())
 }
 
 /// Returns the position up to which a stream has published. `None` if it never started or belongs
@@ -570,9 +541,7 @@ pub(super) async fn published_position(
     name: &Text,
 ) -> Result<Option<FeedPosition>, StoreError> {
     let rows = query_rows(transaction, &SELECT_CURSOR, &[&name.as_str()]).await?;
-    let cursor = decode_rows(&rows, row::decode_stream_cursor)?
-        .into_iter()
-        .next();
+    let cursor = decode_rows(&rows, row::decode_stream_cursor)?.into_iter().next();
     let epoch = log_epoch_in_transaction(transaction).await?;
     let cursor = cursor.filter(|cursor| cursor.log_epoch == epoch);
     Ok(cursor.map(|cursor| cursor.position))
@@ -586,16 +555,12 @@ fn decode_epoch(rows: &[tokio_postgres::Row]) -> LogEpoch {
 }
 
 async fn log_epoch_in_transaction(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
-    Ok(decode_epoch(
-        &query_rows(transaction, SELECT_LOG_EPOCH, &[]).await?,
-    ))
+    Ok(decode_epoch(&query_rows(transaction, SELECT_LOG_EPOCH, &[]).await?))
 }
 
 pub(super) async fn log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, StoreError> {
     let mut client = pool.acquire().await?;
-    Ok(decode_epoch(
-        &client.query_rows(SELECT_LOG_EPOCH, &[]).await?,
-    ))
+    Ok(decode_epoch(&client.query_rows(SELECT_LOG_EPOCH, &[]).await?))
 }
 
 const INCREMENT_LOG_EPOCH: &str =
@@ -635,9 +600,6 @@ pub(super) async fn start_log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, S
 
 /// Reads the feed base without a transaction, for a read-only store.
 pub(super) async fn read_feed_base(client: &Client) -> Result<FeedBase, StoreError> {
-    let rows = client
-        .query(SELECT_FEED_BASE, &[])
-        .await
-        .map_err(to_store_error)?;
+    let rows = client.query(SELECT_FEED_BASE, &[]).await.map_err(to_store_error)?;
     Ok(FeedBase(rows.first().map_or(0, |row| row.get(0))))
 }

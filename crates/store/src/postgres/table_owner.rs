@@ -51,10 +51,7 @@ impl ConnectedRole {
         let sql = "SELECT current_user::text, current_database()::text,
             extract(epoch FROM pg_postmaster_start_time())::text";
         let row = client.query_one(sql, &[]).await.map_err(to_store_error)?;
-        Ok(Self {
-            role: row.get(0),
-            database: (row.get(1), row.get(2)),
-        })
+        Ok(Self { role: row.get(0), database: (row.get(1), row.get(2)) })
     }
 }
 
@@ -69,10 +66,7 @@ pub(super) struct TableOwner {
 impl TableOwner {
     /// Returns the server's own role as the owner.
     pub(super) fn same_as_server(pool: &Arc<ConnectionPool>) -> Self {
-        Self {
-            pool: Arc::clone(pool),
-            server_role: None,
-        }
+        Self { pool: Arc::clone(pool), server_role: None }
     }
 
     /// Returns the configured owner, or the server's own role if none is configured.
@@ -150,10 +144,7 @@ const CURRENT_OWNER: &str = "SELECT pg_get_userbyid(log.relowner)::text
         AND NOT pg_has_role(log.relowner, 'USAGE')";
 
 async fn check_ownership(client: &Client, schema: &str, owner: String) -> Result<(), StoreError> {
-    let holder = client
-        .query_opt(CURRENT_OWNER, &[&schema])
-        .await
-        .map_err(to_store_error)?;
+    let holder = client.query_opt(CURRENT_OWNER, &[&schema]).await.map_err(to_store_error)?;
     match holder.map(|row| row.get(0)) {
         None => Ok(()),
         Some(holder) => Err(StoreError::fatal(RoleError::NotOwner { owner, holder })),
@@ -166,10 +157,8 @@ pub(super) async fn explain_login_error(
     options: &PostgresOptions,
     error: StoreError,
 ) -> StoreError {
-    let (Some(role), true) = (
-        options.login_role(),
-        matches!(error, StoreError::Fatal { .. }),
-    ) else {
+    let (Some(role), true) = (options.login_role(), matches!(error, StoreError::Fatal { .. }))
+    else {
         return error;
     };
     match role_exists(options, &role).await {

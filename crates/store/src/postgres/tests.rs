@@ -39,14 +39,10 @@ async fn open_store(database: &TestDatabase) -> PostgresStore {
 }
 
 async fn connect_raw(database: &TestDatabase) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(&database.connection_config(), NoTls)
-        .await
-        .unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&database.connection_config(), NoTls).await.unwrap();
     tokio::spawn(connection);
-    client
-        .batch_execute("SET search_path = noetl")
-        .await
-        .unwrap();
+    client.batch_execute("SET search_path = noetl").await.unwrap();
     client
 }
 
@@ -133,10 +129,8 @@ async fn many_appends_share_few_commits() {
     assert!(commits < 20, "{commits} commits");
     // Every event stores the id of its transaction, assigned by the database.
     let client = connect_raw(&database).await;
-    let row = client
-        .query_one("SELECT count(DISTINCT tx), count(*) FROM event", &[])
-        .await
-        .unwrap();
+    let row =
+        client.query_one("SELECT count(DISTINCT tx), count(*) FROM event", &[]).await.unwrap();
     let (transactions, events): (i64, i64) = (row.get(0), row.get(1));
     assert_eq!(events, 257);
     assert_eq!(u64::try_from(transactions).unwrap(), store.commit_count());
@@ -148,32 +142,20 @@ async fn many_appends_share_few_commits() {
 async fn lease_grant_reads_only_its_own_event() {
     let database = TestDatabase::new().unwrap();
     let store = open_store(&database).await;
-    let granted = store
-        .lease_commands(lease_request("first", 1, 10))
-        .await
-        .unwrap();
+    let granted = store.lease_commands(lease_request("first", 1, 10)).await.unwrap();
     assert_eq!(granted, []);
     let mut run = TestExecution::create_started(&store, 1).await;
     for _ in 0..50 {
         run.issue_command(&store).await;
     }
-    let granted = store
-        .lease_commands(lease_request("second", 2, 10))
-        .await
-        .unwrap();
+    let granted = store.lease_commands(lease_request("second", 2, 10)).await.unwrap();
     assert_eq!(granted.len(), 10);
     // A session reports its reads when it ends.
     drop(store);
     let client = connect_raw(&database).await;
     let other_sessions = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    while client
-        .query_one(other_sessions, &[])
-        .await
-        .unwrap()
-        .get::<_, i64>(0)
-        > 0
-    {
+    while client.query_one(other_sessions, &[]).await.unwrap().get::<_, i64>(0) > 0 {
         tokio::task::yield_now().await;
     }
     let index_reads = "SELECT
@@ -203,10 +185,7 @@ async fn answers_are_independent_of_time_zone() {
     let mut run = TestExecution::new(1);
     let mut answers = Vec::new();
     for time_zone in ["UTC", "Asia/Tokyo", "America/New_York"] {
-        let options = PostgresOptions {
-            time_zone,
-            ..test_options(&database)
-        };
+        let options = PostgresOptions { time_zone, ..test_options(&database) };
         let store = PostgresStore::open(&options).await.unwrap();
         let append = if run.head == crate::LogHead::START {
             run.start_request()
@@ -215,31 +194,17 @@ async fn answers_are_independent_of_time_zone() {
         };
         run.append_to(&store, append).await.unwrap();
         let events = store
-            .read_events(
-                run.id,
-                noetl_types::ExecutionVersion::EMPTY,
-                LogPageLimit::MAX,
-            )
+            .read_events(run.id, noetl_types::ExecutionVersion::EMPTY, LogPageLimit::MAX)
             .await;
-        answers.push((
-            events.unwrap(),
-            store.find_execution(run.id).await.unwrap().unwrap(),
-        ));
+        answers.push((events.unwrap(), store.find_execution(run.id).await.unwrap().unwrap()));
         let (events, execution) = answers.last().unwrap();
         noetl_types::record::verify_chain(events).unwrap();
         assert_eq!(execution.facts.started_at, test_time("12:00:00"));
-        assert!(
-            events
-                .iter()
-                .all(|event| event.record.ingest_time == test_time("12:00:00"))
-        );
+        assert!(events.iter().all(|event| event.record.ingest_time == test_time("12:00:00")));
     }
     let client = connect_raw(&database).await;
     let row = client
-        .query_one(
-            "SELECT count(DISTINCT extract(epoch FROM event_time)) FROM event",
-            &[],
-        )
+        .query_one("SELECT count(DISTINCT extract(epoch FROM event_time)) FROM event", &[])
         .await
         .unwrap();
     assert_eq!(row.get::<_, i64>(0), 1);
@@ -250,30 +215,16 @@ async fn missing_month_is_created() {
     let database = TestDatabase::new().unwrap();
     let store = open_store(&database).await;
     let mut old = TestExecution::new(-5_000_000_000);
-    assert_eq!(
-        noetl_types::Month::from_timestamp(old.id.time()).to_string(),
-        "2026-10"
-    );
+    assert_eq!(noetl_types::Month::from_timestamp(old.id.time()).to_string(), "2026-10");
     let append = old.start_request();
     old.append_to(&store, append).await.unwrap();
     let client = connect_raw(&database).await;
     let rows = client
-        .query(
-            "SELECT relid::text FROM pg_partition_tree('event') WHERE isleaf ORDER BY 1",
-            &[],
-        )
+        .query("SELECT relid::text FROM pg_partition_tree('event') WHERE isleaf ORDER BY 1", &[])
         .await
         .unwrap();
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(
-        names,
-        [
-            "event_y2026m10",
-            "event_y2026m11",
-            "event_y2026m12",
-            "event_y2027m01"
-        ]
-    );
+    assert_eq!(names, ["event_y2026m10", "event_y2026m11", "event_y2026m12", "event_y2027m01"]);
 }
 
 #[tokio::test]
@@ -285,13 +236,8 @@ async fn locked_execution_conflicts_without_blocking_others() {
     let mut other = connect_raw(&database).await;
     let transaction = other.transaction().await.unwrap();
     let lock = "SELECT FROM execution WHERE execution_id = $1 FOR UPDATE";
-    transaction
-        .execute(lock, &[&locked.id.get()])
-        .await
-        .unwrap();
-    let results = store
-        .append_events(vec![locked.step_request(), free.step_request()])
-        .await;
+    transaction.execute(lock, &[&locked.id.get()]).await.unwrap();
+    let results = store.append_events(vec![locked.step_request(), free.step_request()]).await;
     assert!(matches!(results[0], Err(AppendError::Conflict { .. })));
     assert!(results[1].is_ok(), "{results:?}");
     transaction.commit().await.unwrap();
@@ -343,24 +289,16 @@ async fn feed_does_not_skip_late_commit() {
 #[tokio::test]
 async fn lease_grant_relaxes_only_its_transaction() {
     let database = TestDatabase::new().unwrap();
-    let store = PostgresStore::open(&PostgresOptions {
-        max_connections: 1,
-        ..test_options(&database)
-    })
-    .await
-    .unwrap();
+    let store =
+        PostgresStore::open(&PostgresOptions { max_connections: 1, ..test_options(&database) })
+            .await
+            .unwrap();
     let mut run = TestExecution::create_started(&store, 1).await;
     run.issue_command(&store).await;
-    let leased = store
-        .lease_commands(lease_request("w", 1, 1))
-        .await
-        .unwrap();
+    let leased = store.lease_commands(lease_request("w", 1, 1)).await.unwrap();
     assert_eq!(leased.len(), 1);
     let mut client = store.pool.acquire().await.unwrap();
-    let rows = client
-        .query_rows("SHOW synchronous_commit", &[])
-        .await
-        .unwrap();
+    let rows = client.query_rows("SHOW synchronous_commit", &[]).await.unwrap();
     assert_eq!(rows[0].get::<_, &str>(0), "on");
 }
 
@@ -381,10 +319,7 @@ async fn broken_connection_is_replaced() {
             Err(other) => panic!("{other:?}"),
         }
     }
-    assert_eq!(
-        run.head.version,
-        noetl_types::ExecutionVersion::new(2).unwrap()
-    );
+    assert_eq!(run.head.version, noetl_types::ExecutionVersion::new(2).unwrap());
 }
 
 #[tokio::test]
@@ -409,10 +344,7 @@ async fn server_without_fsync_is_refused() {
     let error = PostgresStore::open(&options).await.unwrap_err();
     assert!(fatal_message(&error).starts_with("the setting fsync is off"));
     // The setting `unsafe_durability` permits it.
-    let permitted = PostgresOptions {
-        unsafe_durability: true,
-        ..options
-    };
+    let permitted = PostgresOptions { unsafe_durability: true, ..options };
     let store = PostgresStore::open(&permitted).await.unwrap();
     TestExecution::create_started(&store, 1).await;
 }
@@ -449,18 +381,11 @@ async fn standby_is_refused() {
 async fn appends_override_asynchronous_commit_default() {
     let database = TestDatabase::new().unwrap();
     let name = database.name();
-    database
-        .run_statement(&format!(
-            "ALTER DATABASE {name} SET synchronous_commit = off"
-        ))
-        .unwrap();
+    database.run_statement(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).unwrap();
     let store = open_store(&database).await;
     TestExecution::create_started(&store, 1).await;
     let mut client = store.pool.acquire().await.unwrap();
-    let rows = client
-        .query_rows("SHOW synchronous_commit", &[])
-        .await
-        .unwrap();
+    let rows = client.query_rows("SHOW synchronous_commit", &[]).await.unwrap();
     assert_eq!(rows[0].get::<_, &str>(0), "on");
 }
 
@@ -498,9 +423,7 @@ async fn additive_newer_schema_is_accepted() {
     assert_eq!(store.claim_outbox(claim).await.unwrap().rows.len(), 2);
     let require_newer = "UPDATE noetl.meta SET value = '900' WHERE key = 'oldest_program'";
     database.run_statement(require_newer).unwrap();
-    let error = PostgresStore::open(&test_options(&database))
-        .await
-        .unwrap_err();
+    let error = PostgresStore::open(&test_options(&database)).await.unwrap_err();
     let message = fatal_message(&error);
     assert!(message.contains("newer than this program"), "{message}");
 }

@@ -71,11 +71,7 @@ impl WriterPool {
                 sender
             })
             .collect();
-        Self {
-            queues,
-            queue_timeout: options.acquire_timeout,
-            commit_count,
-        }
+        Self { queues, queue_timeout: options.acquire_timeout, commit_count }
     }
 
     pub(super) fn commit_count(&self) -> u64 {
@@ -119,10 +115,7 @@ impl WriterPool {
             }
         }
         let unanswered = || Err(StoreError::fatal("an append got no reply from its writer").into());
-        verdicts
-            .into_iter()
-            .map(|verdict| verdict.unwrap_or_else(unanswered))
-            .collect()
+        verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(unanswered)).collect()
     }
 
     async fn enqueue_append(
@@ -211,10 +204,8 @@ impl AppendWriter {
             Ok(verdicts) => return verdicts,
             Err(error) => error,
         };
-        let is_item_failure = matches!(
-            error,
-            SendFailure::IdTaken | SendFailure::Store(StoreError::Fatal { .. })
-        );
+        let is_item_failure =
+            matches!(error, SendFailure::IdTaken | SendFailure::Store(StoreError::Fatal { .. }));
         if !is_item_failure || items.len() == 1 {
             let append_error = AppendError::from(error);
             return vec![Err(append_error); items.len()];
@@ -265,10 +256,7 @@ impl AppendWriter {
             Some(session) if !session.client.is_closed() => session,
             Some(_) | None => {
                 let client = self.pool.open_connection().await?;
-                WriterSession {
-                    client,
-                    prepared: AppendStatements::default(),
-                }
+                WriterSession { client, prepared: AppendStatements::default() }
             }
         };
         Ok(self.open_session.insert(session))

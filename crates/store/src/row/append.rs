@@ -53,17 +53,11 @@ pub(crate) struct CoordinationRow {
 }
 
 fn put_row(cells: Row) -> CoordinationRow {
-    CoordinationRow {
-        change: RowChange::Put,
-        cells,
-    }
+    CoordinationRow { change: RowChange::Put, cells }
 }
 
 fn drop_row(cells: Row) -> CoordinationRow {
-    CoordinationRow {
-        change: RowChange::Drop,
-        cells,
-    }
+    CoordinationRow { change: RowChange::Drop, cells }
 }
 
 /// Encodes the awaited names, each wait followed by the key from which its remaining names are
@@ -104,12 +98,7 @@ pub(crate) fn slot_rows(
     execution_id: ExecutionId,
     changes: Vec<SlotChange>,
 ) -> Vec<CoordinationRow> {
-    let id = |key, holder| SlotId {
-        tenant_id: tenant_id.clone(),
-        key,
-        execution_id,
-        holder,
-    };
+    let id = |key, holder| SlotId { tenant_id: tenant_id.clone(), key, execution_id, holder };
     changes
         .into_iter()
         .map(|change| match change {
@@ -163,25 +152,14 @@ pub(crate) struct AppendRows {
 pub(crate) fn to_append_rows(
     prepared: Vec<Result<PreparedAppend, AppendError>>,
 ) -> Vec<Result<AppendRows, AppendError>> {
-    prepared
-        .into_iter()
-        .map(|prepared| prepared.map(AppendRows::from_prepared))
-        .collect()
+    prepared.into_iter().map(|prepared| prepared.map(AppendRows::from_prepared)).collect()
 }
 
 impl AppendRows {
     /// True if it changes a coordination table.
     #[cfg(feature = "postgres")]
     pub(crate) fn touches_coordination(&self) -> bool {
-        let Self {
-            waits,
-            follow_ups,
-            slots,
-            cache_puts,
-            dedup,
-            idempotency,
-            ..
-        } = self;
+        let Self { waits, follow_ups, slots, cache_puts, dedup, idempotency, .. } = self;
         dedup.is_some()
             || idempotency.is_some()
             || !(waits.is_empty()
@@ -195,9 +173,7 @@ impl AppendRows {
         let execution = encode_execution(&prepared);
         let events: Vec<_> = prepared.events.iter().map(encode_event).collect();
         let results = prepared.append.results.iter();
-        let results: Vec<_> = results
-            .map(|result| encode_new_result(&prepared, result))
-            .collect();
+        let results: Vec<_> = results.map(|result| encode_new_result(&prepared, result)).collect();
         let mut issued = Vec::new();
         let mut patches = Vec::new();
         for change in std::mem::take(&mut prepared.append.commands) {
@@ -208,12 +184,7 @@ impl AppendRows {
                 issued.push(encode_command(&command.into_command(execution_id)));
             }
         }
-        let size = |rows: &[Row]| {
-            rows.iter()
-                .flatten()
-                .map(Cell::approximate_bytes)
-                .sum::<usize>()
-        };
+        let size = |rows: &[Row]| rows.iter().flatten().map(Cell::approximate_bytes).sum::<usize>();
         let cache_puts: Vec<_> = {
             let puts = prepared.append.cache_puts.iter();
             puts.map(|put| encode_cache_put(&prepared, put)).collect()

@@ -46,10 +46,7 @@ pub(crate) enum CellRef<'r> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellProblem {
     #[error("{found} where {wanted} was expected")]
-    Kind {
-        wanted: &'static str,
-        found: &'static str,
-    },
+    Kind { wanted: &'static str, found: &'static str },
     #[error(transparent)]
     Value(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -114,10 +111,7 @@ impl<'r> CellRef<'r> {
     }
 
     fn wrong_kind(self, wanted: &'static str) -> CellProblem {
-        CellProblem::Kind {
-            wanted,
-            found: self.kind_name(),
-        }
+        CellProblem::Kind { wanted, found: self.kind_name() }
     }
 
     pub(super) fn text(self) -> Result<&'r str, CellProblem> {

@@ -205,10 +205,7 @@ pub(crate) fn decode_wait(cells: RowCells<'_>) -> Result<OpenWait, CorruptRow> {
         },
         tenant_id: row.read_next()?,
         kind: row.read_next()?,
-        awaited: AwaitedName {
-            name: row.read_next()?,
-            key: row.read_next()?,
-        },
+        awaited: AwaitedName { name: row.read_next()?, key: row.read_next()? },
         step: row.read_next()?,
         index: row.read_next()?,
         until: row.read_next()?,
@@ -223,11 +220,9 @@ pub(crate) fn encode_follow_up_change(
     change: &FollowUpChange,
 ) -> Vec<Cell> {
     match change {
-        FollowUpChange::Add {
-            errand_id,
-            body,
-            due_at,
-        } => cells![execution_id, errand_id, body, due_at],
+        FollowUpChange::Add { errand_id, body, due_at } => {
+            cells![execution_id, errand_id, body, due_at]
+        }
         FollowUpChange::Done { errand_id } => cells![execution_id, errand_id],
     }
 }
@@ -255,19 +250,10 @@ pub(crate) fn encode_slot_id(slot: &SlotId) -> Vec<Cell> {
 pub(crate) fn encode_slot(slot: &Slot) -> Vec<Cell> {
     let (held_at, is_confirmed) = match slot.state {
         SlotState::Waiting => (None, false),
-        SlotState::Held {
-            since,
-            is_confirmed,
-        } => (Some(since), is_confirmed),
+        SlotState::Held { since, is_confirmed } => (Some(since), is_confirmed),
     };
     let mut cells = encode_slot_id(&slot.id);
-    cells.extend(cells![
-        slot.limit,
-        slot.priority,
-        slot.arrived_at,
-        held_at,
-        is_confirmed,
-    ]);
+    cells.extend(cells![slot.limit, slot.priority, slot.arrived_at, held_at, is_confirmed,]);
     cells
 }
 
@@ -279,26 +265,15 @@ pub(crate) fn decode_slot(cells: RowCells<'_>) -> Result<Slot, CorruptRow> {
             let _: u32 = row.read_next()?;
             SlotHolder::Execution
         }
-        HolderStep(Some(step)) => SlotHolder::Step {
-            step,
-            run: row.read_next()?,
-        },
+        HolderStep(Some(step)) => SlotHolder::Step { step, run: row.read_next()? },
     };
     Ok(Slot {
-        id: SlotId {
-            tenant_id,
-            key,
-            execution_id,
-            holder,
-        },
+        id: SlotId { tenant_id, key, execution_id, holder },
         limit: row.read_next()?,
         priority: row.read_next()?,
         arrived_at: row.read_next()?,
         state: match (row.read_next()?, row.read_next()?) {
-            (Some(since), is_confirmed) => SlotState::Held {
-                since,
-                is_confirmed,
-            },
+            (Some(since), is_confirmed) => SlotState::Held { since, is_confirmed },
             (None, true | false) => SlotState::Waiting,
         },
     })
@@ -443,10 +418,8 @@ pub(crate) const RESERVE_REQUEST: &str = "ON CONFLICT (tenant_id, route, key_sha
     RETURNING execution_id";
 
 /// Work id of a request.
-pub(crate) static WORK_ID: Table = Table {
-    name: "idempotency",
-    columns: &[("execution_id", ColumnKind::Int)],
-};
+pub(crate) static WORK_ID: Table =
+    Table { name: "idempotency", columns: &[("execution_id", ColumnKind::Int)] };
 
 pub(crate) fn decode_work_id(cells: RowCells<'_>) -> Result<EventId, CorruptRow> {
     RowReader::new(&WORK_ID, cells).read_next()
@@ -497,14 +470,7 @@ pub(crate) fn decode_broadcast(cells: RowCells<'_>) -> Result<BroadcastSignal, C
 }
 
 pub(crate) fn encode_var(execution_id: ExecutionId, var: &ExecutionVar) -> Vec<Cell> {
-    cells![
-        execution_id,
-        var.name,
-        var.kind,
-        var.value,
-        var.source_step,
-        var.set_at,
-    ]
+    cells![execution_id, var.name, var.kind, var.value, var.source_step, var.set_at,]
 }
 
 pub(crate) fn decode_var(cells: RowCells<'_>) -> Result<ExecutionVar, CorruptRow> {

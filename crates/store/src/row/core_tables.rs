@@ -123,10 +123,8 @@ pub(crate) static TIMER: Table = Table {
 };
 
 /// A named count.
-static COUNT: Table = Table {
-    name: "count",
-    columns: &[("what", ColumnKind::Text), ("count", ColumnKind::Int)],
-};
+static COUNT: Table =
+    Table { name: "count", columns: &[("what", ColumnKind::Text), ("count", ColumnKind::Int)] };
 
 /// Load of a pool.
 pub(crate) static POOL_COUNT: Table = Table {
@@ -200,17 +198,12 @@ pub(crate) fn encode_execution(prepared: &PreparedAppend) -> Vec<Cell> {
     let view = &append.view;
     let head = &prepared.head;
     let last = prepared.last_event();
-    let mut cells = cells![
-        append.execution_id,
-        head.version,
-        head.chain,
-        head.ingest_time,
-    ];
+    let mut cells = cells![append.execution_id, head.version, head.chain, head.ingest_time,];
     cells.extend(encode_view_cells(view));
-    cells.extend(cells![
-        last.map(|(event_id, _)| event_id),
-        last.map(|(_, event_type)| event_type),
-    ]);
+    cells
+        .extend(
+            cells![last.map(|(event_id, _)| event_id), last.map(|(_, event_type)| event_type),],
+        );
     let facts = append.start.as_ref();
     let forked_from = facts.and_then(|facts| facts.forked_from);
     cells.extend(cells![
@@ -424,10 +417,7 @@ pub(crate) fn decode_snapshot(cells: RowCells<'_>) -> Result<Snapshot, CorruptRo
     let mut row = RowReader::new(&SNAPSHOT, cells);
     Ok(Snapshot {
         execution_id: row.read_next()?,
-        key: SnapshotKey {
-            kind: row.read_next()?,
-            fold_version: row.read_next()?,
-        },
+        key: SnapshotKey { kind: row.read_next()?, fold_version: row.read_next()? },
         head: LogHead {
             version: row.read_next()?,
             chain: row.read_next()?,
@@ -495,13 +485,7 @@ pub(crate) fn decode_runtime(cells: RowCells<'_>) -> Result<RegisteredRuntime, C
 }
 
 pub(crate) fn encode_machine(machine_id: MachineId, machine: &MachineRecord) -> Vec<Cell> {
-    cells![
-        machine_id,
-        machine.owner,
-        machine.epoch,
-        machine.lease_until,
-        machine.high_water.get(),
-    ]
+    cells![machine_id, machine.owner, machine.epoch, machine.lease_until, machine.high_water.get(),]
 }
 
 pub(crate) fn decode_machine(

@@ -62,16 +62,11 @@ const EVENT_COLUMNS: &[(&str, ColumnKind)] = &[
 ];
 
 /// The columns of an event that an append writes.
-pub(crate) static EVENT: Table = Table {
-    name: "event",
-    columns: EVENT_COLUMNS.split_at(EVENT_COLUMNS.len() - 2).0,
-};
+pub(crate) static EVENT: Table =
+    Table { name: "event", columns: EVENT_COLUMNS.split_at(EVENT_COLUMNS.len() - 2).0 };
 
 /// All columns of an event, with its feed position.
-pub(crate) static STORED_EVENT: Table = Table {
-    name: "event",
-    columns: EVENT_COLUMNS,
-};
+pub(crate) static STORED_EVENT: Table = Table { name: "event", columns: EVENT_COLUMNS };
 
 pub(crate) fn encode_event(prepared: &PreparedEvent) -> Vec<Cell> {
     let record = &prepared.record;
@@ -128,10 +123,7 @@ pub(crate) fn encode_event(prepared: &PreparedEvent) -> Vec<Cell> {
     ]
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one line for each column, in their order"
-)]
+#[expect(clippy::too_many_lines, reason = "one line for each column, in their order")]
 pub(crate) fn decode_stored_event(cells: RowCells<'_>) -> Result<StoredEvent, CorruptRow> {
     let mut row = RowReader::new(&STORED_EVENT, cells);
     let execution_id = row.read_next()?;
@@ -194,17 +186,9 @@ pub(crate) fn decode_stored_event(cells: RowCells<'_>) -> Result<StoredEvent, Co
     };
     let envelope_checksum = row.read_next()?;
     Ok(StoredEvent {
-        record: EventRecord {
-            event,
-            seq,
-            ingest_time,
-            envelope_checksum,
-        },
+        record: EventRecord { event, seq, ingest_time, envelope_checksum },
         chain: row.read_next()?,
-        feed: FeedPosition {
-            tx: row.read_next()?,
-            position: row.read_next()?,
-        },
+        feed: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
     })
 }
 
@@ -215,14 +199,8 @@ pub(crate) fn decode_feed_event(
 ) -> Result<Result<StoredEvent, UnreadableEvent>, CorruptRow> {
     let row = RowReader::new(&STORED_EVENT, cells.clone());
     let feed_index = EVENT.columns.len();
-    let feed = FeedPosition {
-        tx: row.value_at(feed_index)?,
-        position: row.value_at(feed_index + 1)?,
-    };
-    Ok(
-        decode_stored_event(cells).map_err(|corrupt| UnreadableEvent {
-            feed,
-            reason: corrupt.message_with_cause(),
-        }),
-    )
+    let feed =
+        FeedPosition { tx: row.value_at(feed_index)?, position: row.value_at(feed_index + 1)? };
+    Ok(decode_stored_event(cells)
+        .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
 }

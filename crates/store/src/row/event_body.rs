@@ -22,10 +22,7 @@ pub(crate) static EVENT_BODY: LazyLock<Table> = LazyLock::new(|| {
     let published = EVENT.columns.iter().filter(|(name, _)| *name != "chain");
     let mut columns: Vec<_> = published.copied().collect();
     columns.sort_unstable_by_key(|(name, _)| *name);
-    Table {
-        name: EVENT.name,
-        columns: columns.leak(),
-    }
+    Table { name: EVENT.name, columns: columns.leak() }
 });
 
 /// Indexes of the columns that are also decoded.
@@ -115,16 +112,10 @@ pub(super) fn decode_optional_event_body(
 pub(crate) fn decode_feed_item(mut cells: RowCells<'_>) -> Result<FeedItem, CorruptRow> {
     let body_cells = cells.split_front(EVENT_BODY.columns.len());
     let mut position_reader = RowReader::new(&EVENT_BODY, cells);
-    let feed = FeedPosition {
-        tx: position_reader.read_next()?,
-        position: position_reader.read_next()?,
-    };
-    Ok(
-        decode_feed_message(body_cells, feed).map_err(|corrupt| UnreadableEvent {
-            feed,
-            reason: corrupt.message_with_cause(),
-        }),
-    )
+    let feed =
+        FeedPosition { tx: position_reader.read_next()?, position: position_reader.read_next()? };
+    Ok(decode_feed_message(body_cells, feed)
+        .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
 }
 
 fn decode_feed_message(cells: RowCells<'_>, feed: FeedPosition) -> Result<FeedMessage, CorruptRow> {

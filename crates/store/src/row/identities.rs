@@ -61,10 +61,7 @@ impl ToCell for ScopeSet {
 impl FromCell for ScopeSet {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let names = Vec::<Text>::from_cell(cell)?;
-        Ok(names
-            .iter()
-            .filter_map(|name| Scope::parse(name).ok())
-            .collect())
+        Ok(names.iter().filter_map(|name| Scope::parse(name).ok()).collect())
     }
 }
 
@@ -93,9 +90,7 @@ impl ToCell for Vec<PoolName> {
 impl FromCell for Vec<PoolName> {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let names = Vec::<Text>::from_cell(cell)?;
-        let pools = names
-            .iter()
-            .filter_map(|name| PoolName::new(name.as_str()).ok());
+        let pools = names.iter().filter_map(|name| PoolName::new(name.as_str()).ok());
         Ok(pools.collect())
     }
 }
@@ -190,9 +185,5 @@ pub(crate) fn decode_audit_entry(cells: RowCells<'_>) -> Result<AuditEntry, Corr
             key_id: row.read_next()?,
         }),
     };
-    Ok(AuditEntry {
-        content: NewAuditEntry { secret, ..content },
-        seq,
-        chain,
-    })
+    Ok(AuditEntry { content: NewAuditEntry { secret, ..content }, seq, chain })
 }

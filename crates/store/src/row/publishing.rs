@@ -35,12 +35,7 @@ impl DependentTable {
         key_columns: &'static str,
         large_columns: &'static [&'static str],
     ) -> Self {
-        Self {
-            table,
-            execution_column: "execution_id",
-            key_columns,
-            large_columns,
-        }
+        Self { table, execution_column: "execution_id", key_columns, large_columns }
     }
 }
 
@@ -254,10 +249,7 @@ fn parse_payload(text: Text) -> Json {
 pub(crate) fn decode_claimed_message(
     mut cells: RowCells<'_>,
 ) -> Result<ClaimedMessage, CorruptRow> {
-    let mut row = RowReader::new(
-        &CLAIMED_OUTBOX,
-        cells.split_front(CLAIMED_OUTBOX.columns.len()),
-    );
+    let mut row = RowReader::new(&CLAIMED_OUTBOX, cells.split_front(CLAIMED_OUTBOX.columns.len()));
     let (outbox_id, event_id, execution_id) =
         (row.read_next()?, row.read_next()?, row.read_next()?);
     let (subject, message_id) = (row.read_next()?, row.read_next()?);
@@ -320,10 +312,7 @@ pub(crate) fn decode_stream_cursor(cells: RowCells<'_>) -> Result<StreamCursor, 
     let mut row = RowReader::new(&STREAM, cells);
     Ok(StreamCursor {
         name: row.read_next()?,
-        position: FeedPosition {
-            tx: row.read_next()?,
-            position: row.read_next()?,
-        },
+        position: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
         epoch: row.read_next()?,
         owner: row.read_next()?,
         lease_until: row.read_next()?,

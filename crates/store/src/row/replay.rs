@@ -39,10 +39,7 @@ static REPLAY_COLUMNS: Table = Table {
 /// the text `object`. Without it, the metadata names no object.
 pub(crate) fn replay_columns(may_name_object: &str) -> String {
     let columns = REPLAY_COLUMNS.filtered_column_list("", |name| name != "context");
-    format!(
-        "{columns}, {} AS context",
-        context_expression(may_name_object)
-    )
+    format!("{columns}, {} AS context", context_expression(may_name_object))
 }
 
 fn context_expression(may_name_object: &str) -> String {
@@ -59,22 +56,18 @@ pub(crate) fn replay_bytes_expression(
     may_name_object: &str,
     bytes_of: fn(&str) -> String,
 ) -> String {
-    let bytes = REPLAY_COLUMNS
-        .columns
-        .iter()
-        .filter_map(|(name, kind)| match kind {
-            ColumnKind::Json if *name == "context" => Some(bytes_of(&format!(
-                "({})",
-                context_expression(may_name_object)
-            ))),
-            ColumnKind::Json => Some(bytes_of(name)),
-            ColumnKind::Text => Some(format!("coalesce(octet_length({name}), 0)")),
-            ColumnKind::Bool
-            | ColumnKind::Int
-            | ColumnKind::Float
-            | ColumnKind::Bytes
-            | ColumnKind::Time => None,
-        });
+    let bytes = REPLAY_COLUMNS.columns.iter().filter_map(|(name, kind)| match kind {
+        ColumnKind::Json if *name == "context" => {
+            Some(bytes_of(&format!("({})", context_expression(may_name_object))))
+        }
+        ColumnKind::Json => Some(bytes_of(name)),
+        ColumnKind::Text => Some(format!("coalesce(octet_length({name}), 0)")),
+        ColumnKind::Bool
+        | ColumnKind::Int
+        | ColumnKind::Float
+        | ColumnKind::Bytes
+        | ColumnKind::Time => None,
+    });
     bytes.collect::<Vec<_>>().join(" + ")
 }
 
@@ -82,17 +75,14 @@ pub(crate) fn replay_bytes_expression(
 /// large.
 #[cfg(feature = "postgres")]
 pub(crate) fn replay_columns_where(condition: &str) -> String {
-    let columns = REPLAY_COLUMNS
-        .columns
-        .iter()
-        .map(|(name, kind)| match kind {
-            ColumnKind::Json | ColumnKind::Text => format!("CASE WHEN {condition} THEN {name} END"),
-            ColumnKind::Bool
-            | ColumnKind::Int
-            | ColumnKind::Float
-            | ColumnKind::Bytes
-            | ColumnKind::Time => (*name).to_owned(),
-        });
+    let columns = REPLAY_COLUMNS.columns.iter().map(|(name, kind)| match kind {
+        ColumnKind::Json | ColumnKind::Text => format!("CASE WHEN {condition} THEN {name} END"),
+        ColumnKind::Bool
+        | ColumnKind::Int
+        | ColumnKind::Float
+        | ColumnKind::Bytes
+        | ColumnKind::Time => (*name).to_owned(),
+    });
     columns.collect::<Vec<_>>().join(", ")
 }
 
@@ -127,13 +117,6 @@ pub(crate) fn push_replay_row(
             page.push_text(text);
         }
     }
-    page.rows.push(PackedReplayRow {
-        event_id,
-        seq,
-        event_type,
-        status,
-        command_id,
-        text_lengths,
-    });
+    page.rows.push(PackedReplayRow { event_id, seq, event_type, status, command_id, text_lengths });
     Ok(true)
 }

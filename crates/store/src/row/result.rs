@@ -96,8 +96,5 @@ pub(crate) fn decode_result(cells: RowCells<'_>) -> Result<ResultRow, CorruptRow
         source_step: row.read_next()?,
         expires_at: row.read_next()?,
     };
-    Ok(ResultRow {
-        result,
-        object_key: row.read_next()?,
-    })
+    Ok(ResultRow { result, object_key: row.read_next()? })
 }

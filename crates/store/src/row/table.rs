@@ -105,11 +105,7 @@ impl<'r> RowCells<'r> {
     /// Returns the cell at an index within the range.
     pub(crate) fn cell_at(&self, index: usize) -> CellRef<'r> {
         let cell_index = self.range.start.saturating_add(index);
-        if cell_index < self.range.end {
-            self.row.cell(cell_index)
-        } else {
-            CellRef::Null
-        }
+        if cell_index < self.range.end { self.row.cell(cell_index) } else { CellRef::Null }
     }
 
     /// Splits off the first `count` cells. This range continues after them.
@@ -139,11 +135,7 @@ pub(crate) struct RowReader<'r> {
 
 impl<'r> RowReader<'r> {
     pub(crate) fn new(table: &'static Table, cells: RowCells<'r>) -> Self {
-        Self {
-            table,
-            next_index: 0,
-            cells,
-        }
+        Self { table, next_index: 0, cells }
     }
 
     pub(crate) fn read_next<T: FromCell>(&mut self) -> Result<T, CorruptRow> {

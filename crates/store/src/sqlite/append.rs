@@ -22,10 +22,8 @@ static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
 });
 
 static INSERT_EXECUTION: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (
-        EXECUTION.column_list(),
-        placeholder_list(EXECUTION.columns.len()),
-    );
+    let (columns, placeholders) =
+        (EXECUTION.column_list(), placeholder_list(EXECUTION.columns.len()));
     format!("INSERT INTO execution ({columns}) VALUES ({placeholders})")
 });
 
@@ -36,10 +34,7 @@ static UPDATE_EXECUTION: LazyLock<String> = LazyLock::new(|| {
 });
 
 static INSERT_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (
-        COMMAND.column_list(),
-        placeholder_list(COMMAND.columns.len()),
-    );
+    let (columns, placeholders) = (COMMAND.column_list(), placeholder_list(COMMAND.columns.len()));
     format!("INSERT INTO command ({columns}) VALUES ({placeholders})")
 });
 
@@ -138,10 +133,7 @@ fn check_preconditions(connection: &Connection, rows: &AppendRows) -> Result<(),
     if query::is_dropped(connection, rows.execution_id)? {
         return Err(AppendError::Dropped);
     }
-    match (
-        read_head(connection, rows.execution_id)?,
-        rows.starts_execution,
-    ) {
+    match (read_head(connection, rows.execution_id)?, rows.starts_execution) {
         (Some(_), true) => return Err(AppendError::AlreadyExists),
         (None, false) => return Err(AppendError::NotFound),
         (None, true) => {}
@@ -160,9 +152,7 @@ fn check_preconditions(connection: &Connection, rows: &AppendRows) -> Result<(),
             command.execution_id == rows.execution_id && fence.is_satisfied_by(&command)
         });
         if !is_satisfied {
-            return Err(AppendError::Fenced {
-                command_id: fence.command_id,
-            });
+            return Err(AppendError::Fenced { command_id: fence.command_id });
         }
     }
     coordination_queries::check_keys(connection, rows)
@@ -190,10 +180,7 @@ fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceip
         execute(&INSERT_EVENT, event)?;
     }
     // Position of the last event, read before any other insert.
-    let feed = FeedPosition {
-        tx: 0,
-        position: connection.last_insert_rowid(),
-    };
+    let feed = FeedPosition { tx: 0, position: connection.last_insert_rowid() };
     outbox::write_outbox_rows(connection, &rows.outbox)?;
     for command in &rows.issued {
         execute(&INSERT_COMMAND, command)?;
@@ -208,10 +195,7 @@ fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceip
         write_timer(connection, rows.execution_id, change)?;
     }
     coordination_queries::write_coordination_rows(connection, rows)?;
-    Ok(AppendReceipt {
-        head: rows.head,
-        feed,
-    })
+    Ok(AppendReceipt { head: rows.head, feed })
 }
 
 fn write_timer(

@@ -49,8 +49,7 @@ impl Row for MeasuredRow<'_> {
             }
             Ok(ValueRef::Blob(bytes)) => CellRef::Bytes(bytes),
         };
-        self.bytes_read
-            .set(self.bytes_read.get() + cell.approximate_bytes());
+        self.bytes_read.set(self.bytes_read.get() + cell.approximate_bytes());
         cell
     }
 }

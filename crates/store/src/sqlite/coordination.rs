@@ -139,11 +139,7 @@ impl CoordinationStore for SqliteStore {
         key_sha256: Digest,
         now: Timestamp,
     ) -> Result<Option<AnsweredRequest>, StoreError> {
-        let key = RequestKey {
-            tenant_id: tenant_id.clone(),
-            route: route.clone(),
-            key_sha256,
-        };
+        let key = RequestKey { tenant_id: tenant_id.clone(), route: route.clone(), key_sha256 };
         self.readers
             .run_query(move |connection| {
                 coordination_queries::find_answered_request(connection, &key, now)

@@ -74,17 +74,12 @@ static SELECT_ANSWERED_REQUEST: LazyLock<String> = LazyLock::new(|| {
 });
 
 static INSERT_RESERVATION: LazyLock<String> = LazyLock::new(|| {
-    let on_conflict = RESERVE_REQUEST
-        .replace("{now}", "?9")
-        .replace("{micros}", "?9");
+    let on_conflict = RESERVE_REQUEST.replace("{now}", "?9").replace("{micros}", "?9");
     format!("{} {on_conflict}", insert_sql("INSERT", &IDEMPOTENCY))
 });
 
 static SELECT_REQUEST: LazyLock<String> = LazyLock::new(|| {
-    select_sql(
-        &IDEMPOTENCY,
-        "WHERE tenant_id = ?1 AND route = ?2 AND key_sha256 = ?3",
-    )
+    select_sql(&IDEMPOTENCY, "WHERE tenant_id = ?1 AND route = ?2 AND key_sha256 = ?3")
 });
 
 /// Condition that selects a request in progress under a work id.
@@ -196,10 +191,9 @@ pub(super) fn write_coordination_rows(
     for CoordinationRow { change, cells } in &rows.follow_ups {
         match change {
             RowChange::Put | RowChange::Confirm => execute(&PUT_FOLLOW_UP, cells)?,
-            RowChange::Drop => execute(
-                "DELETE FROM errand WHERE execution_id = ?1 AND errand_id = ?2",
-                cells,
-            )?,
+            RowChange::Drop => {
+                execute("DELETE FROM errand WHERE execution_id = ?1 AND errand_id = ?2", cells)?
+            }
         };
     }
     change_slots(connection, &rows.slots)?;
@@ -280,12 +274,7 @@ pub(super) fn list_due_follow_ups(
     limit: PageLimit,
 ) -> Result<Vec<StoredFollowUp>, StoreError> {
     let params = (to_micros(now), limit.get());
-    query_all(
-        connection,
-        &SELECT_DUE_FOLLOW_UPS,
-        params,
-        row::decode_follow_up,
-    )
+    query_all(connection, &SELECT_DUE_FOLLOW_UPS, params, row::decode_follow_up)
 }
 
 pub(super) fn complete_follow_up(
@@ -340,12 +329,7 @@ pub(super) fn list_slots(
         SlotSelector::Key { tenant_id, key } => {
             let params = (tenant_id.as_str(), key.as_str(), limit);
             let mut slots = query_all(connection, &SLOTS_HELD, params, row::decode_slot)?;
-            slots.append(&mut query_all(
-                connection,
-                &SLOTS_WAITING,
-                params,
-                row::decode_slot,
-            )?);
+            slots.append(&mut query_all(connection, &SLOTS_WAITING, params, row::decode_slot)?);
             slots.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             Ok(slots)
         }
@@ -380,12 +364,7 @@ pub(super) fn find_cached_result(
 ) -> Result<Option<CachedStepResult>, StoreError> {
     let (tenant, scope, digest) = (tenant_id.as_str(), scope.as_str(), key_sha256.as_bytes());
     let params = (tenant, scope, digest, to_micros(now));
-    query_first(
-        connection,
-        &SELECT_CACHED_RESULT,
-        params,
-        row::decode_cached_result,
-    )
+    query_first(connection, &SELECT_CACHED_RESULT, params, row::decode_cached_result)
 }
 
 pub(super) fn find_answered_request(
@@ -393,18 +372,9 @@ pub(super) fn find_answered_request(
     key: &RequestKey,
     now: Timestamp,
 ) -> Result<Option<AnsweredRequest>, StoreError> {
-    let params = (
-        key.tenant_id.as_str(),
-        key.route.as_str(),
-        key.key_sha256.as_bytes(),
-        to_micros(now),
-    );
-    query_first(
-        connection,
-        &SELECT_ANSWERED_REQUEST,
-        params,
-        row::decode_answered_request,
-    )
+    let params =
+        (key.tenant_id.as_str(), key.route.as_str(), key.key_sha256.as_bytes(), to_micros(now));
+    query_first(connection, &SELECT_ANSWERED_REQUEST, params, row::decode_answered_request)
 }
 
 pub(super) fn has_seen_message(
@@ -412,12 +382,8 @@ pub(super) fn has_seen_message(
     message: &DedupReservation,
 ) -> Result<bool, StoreError> {
     let key = [message.scope.to_cell(), message.match_key().to_cell()];
-    let stored = query_first(
-        connection,
-        &SELECT_DEDUP,
-        params_from_iter(key),
-        row::decode_dedup_record,
-    )?;
+    let stored =
+        query_first(connection, &SELECT_DEDUP, params_from_iter(key), row::decode_dedup_record)?;
     Ok(stored.is_some_and(|stored| message.check_against(&stored).is_err()))
 }
 
@@ -427,12 +393,8 @@ pub(super) fn reserve_request(
 ) -> Result<ReserveOutcome, StoreError> {
     let now = Cell::Time(to_micros(reservation.now));
     let row = encode_reservation(reservation).into_iter().chain([now]);
-    let reserved = query_first(
-        connection,
-        &INSERT_RESERVATION,
-        params_from_iter(row),
-        row::decode_work_id,
-    )?;
+    let reserved =
+        query_first(connection, &INSERT_RESERVATION, params_from_iter(row), row::decode_work_id)?;
     if let Some(work_id) = reserved {
         return Ok(ReserveOutcome::Reserved(work_id));
     }

@@ -95,12 +95,7 @@ impl CredentialStore for SqliteStore {
                     filter.excluded_kid.as_ref().map(Text::as_str),
                     limit.get(),
                 ];
-                query_all(
-                    connection,
-                    &LIST_CREDENTIALS,
-                    params,
-                    row::decode_credential,
-                )
+                query_all(connection, &LIST_CREDENTIALS, params, row::decode_credential)
             })
             .await
     }

@@ -53,10 +53,7 @@ pub(super) fn lock_database_file(database: &Path) -> Result<File, FileLockError>
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
-    let io = |source| FileLockError::Io {
-        path: path.clone(),
-        source,
-    };
+    let io = |source| FileLockError::Io { path: path.clone(), source };
     let mut file = File::options()
         .create(true)
         .truncate(false)
@@ -70,14 +67,8 @@ pub(super) fn lock_database_file(database: &Path) -> Result<File, FileLockError>
             let mut text = String::new();
             // The holder may not have written its PID yet.
             let _ = file.read_to_string(&mut text);
-            let holder = text
-                .trim()
-                .parse()
-                .map_or(LockHolder::Unknown, LockHolder::Process);
-            return Err(FileLockError::InUse {
-                path: database.to_owned(),
-                holder,
-            });
+            let holder = text.trim().parse().map_or(LockHolder::Unknown, LockHolder::Process);
+            return Err(FileLockError::InUse { path: database.to_owned(), holder });
         }
         Err(TryLockError::Error(source)) => return Err(io(source)),
     }
@@ -90,23 +81,14 @@ pub(super) fn lock_database_file(database: &Path) -> Result<File, FileLockError>
 fn reject_network_filesystem(database: &Path) -> Result<(), FileLockError> {
     // The file may not exist yet. Its folder is on the same file system.
     let folder = database.parent().filter(|it| !it.as_os_str().is_empty());
-    let checked = if database.exists() {
-        database
-    } else {
-        folder.unwrap_or(Path::new("."))
-    };
-    let filesystem = rustix::fs::statfs(checked).map_err(|error| FileLockError::Io {
-        path: checked.to_owned(),
-        source: error.into(),
-    })?;
+    let checked = if database.exists() { database } else { folder.unwrap_or(Path::new(".")) };
+    let filesystem = rustix::fs::statfs(checked)
+        .map_err(|error| FileLockError::Io { path: checked.to_owned(), source: error.into() })?;
     // Magic numbers are 32 bits wide. The type of the field depends on the platform.
     let magic = u64::try_from(filesystem.f_type).unwrap_or_default() & 0xffff_ffff;
     match network_filesystem_name(magic) {
         None => Ok(()),
-        Some(kind) => Err(FileLockError::Network {
-            path: database.to_owned(),
-            kind,
-        }),
+        Some(kind) => Err(FileLockError::Network { path: database.to_owned(), kind }),
     }
 }
 
@@ -140,14 +122,7 @@ mod tests {
             assert_eq!(network_filesystem_name(magic), kind);
         }
         // ext4, xfs, btrfs, tmpfs, overlayfs, zfs
-        for local in [
-            0xef53,
-            0x5846_5342,
-            0x9123_683e,
-            0x0102_1994,
-            0x794c_7630,
-            0x2fc1_2fc1,
-        ] {
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
             assert_eq!(network_filesystem_name(local), None);
         }
     }
@@ -155,23 +130,13 @@ mod tests {
     #[test]
     fn lock_errors_say_what_to_do() {
         let path = PathBuf::from("noetl.db");
-        let network = FileLockError::Network {
-            path: path.clone(),
-            kind: "NFS",
-        };
+        let network = FileLockError::Network { path: path.clone(), kind: "NFS" };
         assert_eq!(
             network.to_string(),
             "noetl.db is on a network file system (NFS), where locks and syncs are unreliable; put \
              the file on a local disk, or use PostgreSQL"
         );
-        let unknown = FileLockError::InUse {
-            path,
-            holder: LockHolder::Unknown,
-        };
-        assert!(
-            unknown
-                .to_string()
-                .starts_with("another process (PID unknown) has ")
-        );
+        let unknown = FileLockError::InUse { path, holder: LockHolder::Unknown };
+        assert!(unknown.to_string().starts_with("another process (PID unknown) has "));
     }
 }

@@ -83,22 +83,12 @@ fn list_audit_entries(
     limit: u32,
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let params = params![tenant_id.as_str(), before.unwrap_or(i64::MAX), limit];
-    query_all(
-        connection,
-        &LIST_AUDIT_ENTRIES,
-        params,
-        row::decode_audit_entry,
-    )
+    query_all(connection, &LIST_AUDIT_ENTRIES, params, row::decode_audit_entry)
 }
 
 fn has_audit_entry(connection: &Connection, entry: &NewAuditEntry) -> Result<bool, StoreError> {
     let sql = "SELECT '', count(*) FROM audit WHERE audit_id = ?1";
-    let found = query_first(
-        connection,
-        sql,
-        [entry.audit_id.get()],
-        row::decode_count::<Text>,
-    )?;
+    let found = query_first(connection, sql, [entry.audit_id.get()], row::decode_count::<Text>)?;
     Ok(found.is_some_and(|(_, count)| count > 0))
 }
 
@@ -125,9 +115,7 @@ fn append_audit_entries(
 impl IdentityStore for SqliteStore {
     async fn put_token(&self, token: ApiToken) -> Result<bool, StoreError> {
         self.writer
-            .run_write(Durability::Synced, move |connection| {
-                insert_token(connection, &token)
-            })
+            .run_write(Durability::Synced, move |connection| insert_token(connection, &token))
             .await
     }
 
@@ -143,12 +131,7 @@ impl IdentityStore for SqliteStore {
         let prefix = prefix.clone();
         self.readers
             .run_query(move |connection| {
-                query_first(
-                    connection,
-                    &SELECT_TOKEN,
-                    [prefix.as_str()],
-                    row::decode_token,
-                )
+                query_first(connection, &SELECT_TOKEN, [prefix.as_str()], row::decode_token)
             })
             .await
     }
@@ -244,12 +227,7 @@ impl IdentityStore for SqliteStore {
                     before,
                     limit.get(),
                 ];
-                query_all(
-                    connection,
-                    secret_audit_query(&filter),
-                    params,
-                    row::decode_audit_entry,
-                )
+                query_all(connection, secret_audit_query(&filter), params, row::decode_audit_entry)
             })
             .await
     }

@@ -64,12 +64,7 @@ impl KeychainStore for SqliteStore {
         self.readers
             .run_query(move |connection| {
                 let key = (tenant_id.as_str(), cache_key.as_str());
-                query_first(
-                    connection,
-                    &KEYCHAIN_ENTRY_BY_KEY,
-                    key,
-                    row::decode_keychain_entry,
-                )
+                query_first(connection, &KEYCHAIN_ENTRY_BY_KEY, key, row::decode_keychain_entry)
             })
             .await
     }
@@ -88,12 +83,7 @@ impl KeychainStore for SqliteStore {
                     filter.excluded_kid.as_ref().map(Text::as_str),
                     limit.get(),
                 ];
-                query_all(
-                    connection,
-                    &LIST_KEYCHAIN_ENTRIES,
-                    params,
-                    row::decode_keychain_entry,
-                )
+                query_all(connection, &LIST_KEYCHAIN_ENTRIES, params, row::decode_keychain_entry)
             })
             .await
     }

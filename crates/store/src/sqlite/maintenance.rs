@@ -54,12 +54,8 @@ impl SqliteStore {
     async fn count_before(&self, sql: &'static str, before: Timestamp) -> Result<u64, StoreError> {
         self.readers
             .run_query(move |connection| {
-                let found = query_first(
-                    connection,
-                    sql,
-                    [to_micros(before)],
-                    row::decode_count::<Text>,
-                )?;
+                let found =
+                    query_first(connection, sql, [to_micros(before)], row::decode_count::<Text>)?;
                 Ok(found.map_or(0, |(_, count)| count))
             })
             .await
@@ -98,10 +94,7 @@ fn read_store_stats(connection: &Connection) -> Result<StoreStats, StoreError> {
         schema_version: i64::try_from(version).unwrap_or(i64::MAX),
         log_epoch: stream::log_epoch(connection)?,
         bytes: page_count.saturating_mul(page_size),
-        rows: tables
-            .into_iter()
-            .map(|table| (table, count_of(table)))
-            .collect(),
+        rows: tables.into_iter().map(|table| (table, count_of(table))).collect(),
     })
 }
 
@@ -138,9 +131,7 @@ fn copy_database_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(to_store_error)?;
     let mut copy = Connection::open(to).map_err(to_store_error)?;
-    source
-        .busy_timeout(BACKUP_BUSY_TIMEOUT)
-        .map_err(to_store_error)?;
+    source.busy_timeout(BACKUP_BUSY_TIMEOUT).map_err(to_store_error)?;
     let backup = Backup::new(&source, &mut copy).map_err(to_store_error)?;
     match backup.step(-1).map_err(to_store_error)? {
         StepResult::Done => {}

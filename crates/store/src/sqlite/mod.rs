@@ -75,12 +75,7 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// Returns the default settings for a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            reader_count: 4,
-            queue_capacity: 1024,
-            blob_folder: None,
-        }
+        Self { path: path.into(), reader_count: 4, queue_capacity: 1024, blob_folder: None }
     }
 }
 
@@ -229,9 +224,7 @@ impl Store for SqliteStore {
         let object_key = row.object_key.clone();
         let size = bytes.len();
         self.writer
-            .run_large_write(size, move |connection, _| {
-                query::put_result(connection, &row)
-            })
+            .run_large_write(size, move |connection, _| query::put_result(connection, &row))
             .await??;
         blobs::rewrite_missing_blob(self.blobs.as_ref(), object_key, bytes, digest, now).await?;
         Ok(())
@@ -254,9 +247,7 @@ impl Store for SqliteStore {
         after: FeedPosition,
         limit: FeedLimit,
     ) -> Result<FeedBatch, StoreError> {
-        self.readers
-            .run_query(move |connection| query::read_feed(connection, after, limit))
-            .await
+        self.readers.run_query(move |connection| query::read_feed(connection, after, limit)).await
     }
 
     async fn find_execution(
@@ -269,9 +260,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
-        self.readers
-            .run_query(move |connection| query::list_executions(connection, &filter))
-            .await
+        self.readers.run_query(move |connection| query::list_executions(connection, &filter)).await
     }
 
     async fn list_open_children(
@@ -289,15 +278,11 @@ impl Store for SqliteStore {
 
     async fn tenant_counts(&self, tenant_id: &TenantId) -> Result<TenantCounts, StoreError> {
         let tenant_id = tenant_id.clone();
-        self.readers
-            .run_query(move |connection| query::tenant_counts(connection, &tenant_id))
-            .await
+        self.readers.run_query(move |connection| query::tenant_counts(connection, &tenant_id)).await
     }
 
     async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError> {
-        self.readers
-            .run_query(query::count_executions_by_status)
-            .await
+        self.readers.run_query(query::count_executions_by_status).await
     }
 
     async fn count_live_executions(
@@ -314,9 +299,7 @@ impl Store for SqliteStore {
     }
 
     async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
-        self.readers
-            .run_query(move |connection| query::is_dropped(connection, execution_id))
-            .await
+        self.readers.run_query(move |connection| query::is_dropped(connection, execution_id)).await
     }
 
     async fn lease_commands(
@@ -373,15 +356,11 @@ impl Store for SqliteStore {
     }
 
     async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
-        self.readers
-            .run_query(move |connection| queue::find_command(connection, command_id))
-            .await
+        self.readers.run_query(move |connection| queue::find_command(connection, command_id)).await
     }
 
     async fn list_commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
-        self.readers
-            .run_query(move |connection| queue::list_commands(connection, &filter))
-            .await
+        self.readers.run_query(move |connection| queue::list_commands(connection, &filter)).await
     }
 
     async fn expire_worker_leases(
@@ -439,9 +418,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
-        self.readers
-            .run_query(move |connection| query::list_catalog(connection, &filter))
-            .await
+        self.readers.run_query(move |connection| query::list_catalog(connection, &filter)).await
     }
 
     async fn list_catalog_versions(
@@ -493,9 +470,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_runtimes(&self, kind: RuntimeKind) -> Result<Vec<RegisteredRuntime>, StoreError> {
-        self.readers
-            .run_query(move |connection| query::list_runtimes(connection, kind))
-            .await
+        self.readers.run_query(move |connection| query::list_runtimes(connection, kind)).await
     }
 
     async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {

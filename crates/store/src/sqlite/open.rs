@@ -19,31 +19,11 @@ use crate::migration::{
 };
 
 pub(crate) static MIGRATIONS: [Migration; 11] = [
-    Migration {
-        version: 1,
-        name: "tables",
-        sql: include_str!("migrations/0001_tables.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "results",
-        sql: include_str!("migrations/0002_results.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "commons",
-        sql: include_str!("migrations/0003_commons.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "outlets",
-        sql: include_str!("migrations/0004_outlets.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "vault",
-        sql: include_str!("migrations/0005_vault.sql"),
-    },
+    Migration { version: 1, name: "tables", sql: include_str!("migrations/0001_tables.sql") },
+    Migration { version: 2, name: "results", sql: include_str!("migrations/0002_results.sql") },
+    Migration { version: 3, name: "commons", sql: include_str!("migrations/0003_commons.sql") },
+    Migration { version: 4, name: "outlets", sql: include_str!("migrations/0004_outlets.sql") },
+    Migration { version: 5, name: "vault", sql: include_str!("migrations/0005_vault.sql") },
     Migration {
         version: 6,
         name: "credentials",
@@ -54,11 +34,7 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
         name: "outbox_bytes",
         sql: include_str!("migrations/0007_outbox_bytes.sql"),
     },
-    Migration {
-        version: 8,
-        name: "keychain",
-        sql: include_str!("migrations/0008_keychain.sql"),
-    },
+    Migration { version: 8, name: "keychain", sql: include_str!("migrations/0008_keychain.sql") },
     Migration {
         version: 9,
         name: "secret_acts",
@@ -69,11 +45,7 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
         name: "outbox_unpublished",
         sql: include_str!("migrations/0010_outbox_unpublished.sql"),
     },
-    Migration {
-        version: 11,
-        name: "purge",
-        sql: include_str!("migrations/0011_purge.sql"),
-    },
+    Migration { version: 11, name: "purge", sql: include_str!("migrations/0011_purge.sql") },
 ];
 
 /// Oldest supported SQLite version. Older ones can corrupt a file when they reset the WAL.
@@ -103,11 +75,7 @@ enum OpenError {
     )]
     PendingMigration { before: i64 },
     #[error("the setting {setting} is {found}, but must be {wanted}")]
-    WrongSetting {
-        setting: &'static str,
-        found: String,
-        wanted: &'static str,
-    },
+    WrongSetting { setting: &'static str, found: String, wanted: &'static str },
 }
 
 pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
@@ -122,11 +90,7 @@ pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreEr
     Ok(SqliteStore {
         writer: SqliteWriter::spawn_writer(write_connection, options.queue_capacity)?,
         readers: Arc::new(ReaderPool::new(read_connections)),
-        blobs: options
-            .blob_folder
-            .as_deref()
-            .map(BlobFolder::open)
-            .transpose()?,
+        blobs: options.blob_folder.as_deref().map(BlobFolder::open).transpose()?,
         path: options.path.clone(),
         _lock: Some(lock),
     })
@@ -148,11 +112,7 @@ pub(super) fn open_read_only(options: &SqliteOptions) -> Result<SqliteStore, Sto
     Ok(SqliteStore {
         writer: SqliteWriter::read_only(),
         readers: Arc::new(ReaderPool::new(read_connections)),
-        blobs: options
-            .blob_folder
-            .as_deref()
-            .map(BlobFolder::open)
-            .transpose()?,
+        blobs: options.blob_folder.as_deref().map(BlobFolder::open).transpose()?,
         path: options.path.clone(),
         _lock: None,
     })
@@ -166,9 +126,7 @@ pub(super) fn read_schema_status(options: &SqliteOptions) -> Result<SchemaStatus
 }
 
 fn open_readers(options: &SqliteOptions) -> Result<Vec<Connection>, StoreError> {
-    (0..options.reader_count.max(1))
-        .map(|_| open_reader(&options.path))
-        .collect()
+    (0..options.reader_count.max(1)).map(|_| open_reader(&options.path)).collect()
 }
 
 fn open_reader(path: &Path) -> Result<Connection, StoreError> {
@@ -191,16 +149,9 @@ fn open_connection(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connecti
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(to_store_error)?;
-    connection
-        .busy_timeout(std::time::Duration::from_secs(5))
-        .map_err(to_store_error)?;
-    for (setting, value) in PERFORMANCE_PRAGMAS
-        .into_iter()
-        .chain([("cache_size", cache)])
-    {
-        connection
-            .pragma_update(None, setting, value)
-            .map_err(to_store_error)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(to_store_error)?;
+    for (setting, value) in PERFORMANCE_PRAGMAS.into_iter().chain([("cache_size", cache)]) {
+        connection.pragma_update(None, setting, value).map_err(to_store_error)?;
     }
     Ok(connection)
 }
@@ -208,14 +159,10 @@ fn open_connection(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connecti
 /// Applies the settings that durability depends on, and reads them back: some file systems ignore
 /// them.
 fn apply_durability_settings(connection: &Connection) -> Result<(), StoreError> {
-    for (setting, wanted, reported) in [
-        ("journal_mode", "WAL", "wal"),
-        ("synchronous", "FULL", "2"),
-        ("foreign_keys", "OFF", "0"),
-    ] {
-        connection
-            .pragma_update(None, setting, wanted)
-            .map_err(to_store_error)?;
+    for (setting, wanted, reported) in
+        [("journal_mode", "WAL", "wal"), ("synchronous", "FULL", "2"), ("foreign_keys", "OFF", "0")]
+    {
+        connection.pragma_update(None, setting, wanted).map_err(to_store_error)?;
         check_setting(connection, setting, wanted, reported)?;
     }
     Ok(())
@@ -240,11 +187,7 @@ fn check_setting(
     if found == reported {
         return Ok(());
     }
-    Err(StoreError::fatal(OpenError::WrongSetting {
-        setting,
-        found,
-        wanted,
-    }))
+    Err(StoreError::fatal(OpenError::WrongSetting { setting, found, wanted }))
 }
 
 fn run_migrations(connection: &mut Connection) -> Result<(), StoreError> {
@@ -260,17 +203,11 @@ fn run_migrations(connection: &mut Connection) -> Result<(), StoreError> {
     let applied = read_applied_migrations(connection)?;
     for migration in pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
         let transaction = connection.transaction().map_err(to_store_error)?;
-        transaction
-            .execute_batch(migration.sql)
-            .map_err(to_store_error)?;
+        transaction.execute_batch(migration.sql).map_err(to_store_error)?;
         transaction
             .execute(
                 "INSERT INTO schema_migration (version, name, sha256) VALUES (?1, ?2, ?3)",
-                params![
-                    migration.version,
-                    migration.name,
-                    migration.checksum().to_string()
-                ],
+                params![migration.version, migration.name, migration.checksum().to_string()],
             )
             .map_err(to_store_error)?;
         if has_table(&transaction, "meta")? {
@@ -338,25 +275,17 @@ mod tests {
         let StoreError::Fatal { cause } = error else {
             panic!("{error:?}");
         };
-        assert_eq!(
-            cause.to_string(),
-            "the setting journal_mode is memory, but must be WAL"
-        );
+        assert_eq!(cause.to_string(), "the setting journal_mode is memory, but must be WAL");
     }
 
     #[test]
     fn unsynced_setting_is_refused() {
         let connection = Connection::open_in_memory().unwrap();
-        connection
-            .pragma_update(None, "synchronous", "NORMAL")
-            .unwrap();
+        connection.pragma_update(None, "synchronous", "NORMAL").unwrap();
         let result = check_setting(&connection, "synchronous", "FULL", "2");
         let Err(StoreError::Fatal { cause }) = result else {
             panic!("{result:?}");
         };
-        assert_eq!(
-            cause.to_string(),
-            "the setting synchronous is 1, but must be FULL"
-        );
+        assert_eq!(cause.to_string(), "the setting synchronous is 1, but must be FULL");
     }
 }

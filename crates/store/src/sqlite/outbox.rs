@@ -43,10 +43,8 @@ const SELECT_DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
 
 /// Selects a row with its event, if the row has no payload.
 static SELECT_CLAIMED: LazyLock<String> = LazyLock::new(|| {
-    let (claimed, event) = (
-        CLAIMED_OUTBOX.prefixed_column_list("outbox."),
-        EVENT_BODY.prefixed_column_list("event."),
-    );
+    let (claimed, event) =
+        (CLAIMED_OUTBOX.prefixed_column_list("outbox."), EVENT_BODY.prefixed_column_list("event."));
     format!(
         "SELECT {claimed}, {event} FROM outbox LEFT JOIN event
              ON outbox.payload IS NULL
@@ -208,10 +206,7 @@ fn read_due_row(cells: RowCells<'_>) -> Result<(i64, Option<u32>), CorruptRow> {
     let attempts = u32::try_from(attempts).ok().filter(|it| *it < u32::MAX);
     let forgiven = u32::try_from(forgiven).ok();
     let counts = attempts.zip(forgiven);
-    Ok((
-        id,
-        counts.map(|(attempts, forgiven)| attempts.saturating_sub(forgiven)),
-    ))
+    Ok((id, counts.map(|(attempts, forgiven)| attempts.saturating_sub(forgiven))))
 }
 
 /// Decodes a claimed row, and returns it with its approximate size in bytes.
@@ -238,12 +233,7 @@ pub(super) fn claim_outbox(
     claim: &OutboxClaim,
 ) -> Result<ClaimedBatch, StoreError> {
     let now = to_micros(claim.now);
-    let due = query_all(
-        connection,
-        SELECT_DUE,
-        (now, claim.limit.get()),
-        read_due_row,
-    )?;
+    let due = query_all(connection, SELECT_DUE, (now, claim.limit.get()), read_due_row)?;
     let mut bytes = 0;
     let mut claimed = ClaimedBatch::default();
     for (id, attempts) in due {
@@ -305,10 +295,7 @@ pub(super) fn mark_failed(
     else {
         return Ok(None);
     };
-    if failure
-        .required_attempt()
-        .is_some_and(|fence| fence != attempts)
-    {
+    if failure.required_attempt().is_some_and(|fence| fence != attempts) {
         return Ok(None);
     }
     let outcome = failure.to_outcome(attempts, forgiven);
@@ -332,12 +319,7 @@ pub(super) fn count_rows_at(
     sql: &str,
     time: Timestamp,
 ) -> Result<u64, StoreError> {
-    let found = query_first(
-        connection,
-        sql,
-        [to_micros(time)],
-        row::decode_count::<Text>,
-    )?;
+    let found = query_first(connection, sql, [to_micros(time)], row::decode_count::<Text>)?;
     Ok(found.map_or(0, |(_, count)| count))
 }
 
@@ -358,31 +340,20 @@ pub(super) fn list_outbox_rows(
 }
 
 pub(super) fn outbox_stats(connection: &Connection) -> Result<OutboxStats, StoreError> {
-    let counts = query_all(
-        connection,
-        COUNT_BY_STATUS,
-        [MAX_EXACT_PUBLISHED_COUNT],
-        row::decode_count,
-    )?;
+    let counts =
+        query_all(connection, COUNT_BY_STATUS, [MAX_EXACT_PUBLISHED_COUNT], row::decode_count)?;
     let oldest = query_first(connection, OLDEST_UNPUBLISHED, [], |cells| {
         RowReader::new(&OUTBOX, cells).read_next()
     })?;
     let estimate = query_first(connection, ESTIMATE_ROWS, [], row::decode_count::<Text>)?;
     let (has_dead, estimate) = estimate.unwrap_or_default();
-    Ok(OutboxStats::from_counts(
-        counts,
-        estimate,
-        oldest.flatten(),
-        has_dead == "1",
-    ))
+    Ok(OutboxStats::from_counts(counts, estimate, oldest.flatten(), has_dead == "1"))
 }
 
 pub(super) fn newest_outbox_row_at(
     connection: &Connection,
 ) -> Result<Option<Timestamp>, StoreError> {
-    query_first(connection, SELECT_NEWEST, [], |cells| {
-        RowReader::new(&OUTBOX, cells).read_next()
-    })
+    query_first(connection, SELECT_NEWEST, [], |cells| RowReader::new(&OUTBOX, cells).read_next())
 }
 
 pub(super) fn update_dead_rows(
@@ -405,9 +376,7 @@ pub(super) fn purge_outbox_rows(
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
     let params = (to_micros(before), limit.get());
-    Ok(to_u64(
-        execute_cached(connection, PURGE_OUTBOX, params).map_err(to_store_error)?,
-    ))
+    Ok(to_u64(execute_cached(connection, PURGE_OUTBOX, params).map_err(to_store_error)?))
 }
 
 pub(super) fn quarantine_items(
@@ -415,12 +384,7 @@ pub(super) fn quarantine_items(
     items: &[QuarantinedItem],
 ) -> Result<(), StoreError> {
     for item in items {
-        insert_row(
-            connection,
-            "INSERT OR IGNORE",
-            &QUARANTINE,
-            encode_quarantined_item(item),
-        )?;
+        insert_row(connection, "INSERT OR IGNORE", &QUARANTINE, encode_quarantined_item(item))?;
     }
     Ok(())
 }
@@ -430,11 +394,7 @@ pub(super) fn purge_quarantined_items(
     before: Timestamp,
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
-    let params = (
-        to_micros(before),
-        limit.get(),
-        first_id_at(before.as_unix_ms()),
-    );
+    let params = (to_micros(before), limit.get(), first_id_at(before.as_unix_ms()));
     let purged = execute_cached(connection, PURGE_QUARANTINE, params).map_err(to_store_error)?;
     Ok(to_u64(purged))
 }
@@ -448,10 +408,5 @@ pub(super) fn list_quarantined_items(
         filter.after.map(QuarantineId::get),
         filter.limit.get()
     ];
-    query_all(
-        connection,
-        &LIST_QUARANTINED,
-        params,
-        row::decode_quarantined_item,
-    )
+    query_all(connection, &LIST_QUARANTINED, params, row::decode_quarantined_item)
 }

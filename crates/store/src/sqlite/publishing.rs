@@ -157,9 +157,7 @@ impl PublishingStore for SqliteStore {
     }
 
     async fn start_log_epoch(&self) -> Result<LogEpoch, StoreError> {
-        self.writer
-            .run_write(Durability::Synced, stream::start_log_epoch)
-            .await
+        self.writer.run_write(Durability::Synced, stream::start_log_epoch).await
     }
 
     async fn lease_stream(
@@ -228,8 +226,6 @@ impl PublishingStore for SqliteStore {
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
-        self.readers
-            .run_query(move |connection| stream::feed_lag(connection, after))
-            .await
+        self.readers.run_query(move |connection| stream::feed_lag(connection, after)).await
     }
 }

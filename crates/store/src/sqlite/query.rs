@@ -135,10 +135,7 @@ pub(super) fn insert_row(
     cells: Vec<row::Cell>,
 ) -> Result<usize, StoreError> {
     let (columns, placeholders) = (table.column_list(), placeholder_list(cells.len()));
-    let sql = format!(
-        "{verb} INTO {} ({columns}) VALUES ({placeholders})",
-        table.name
-    );
+    let sql = format!("{verb} INTO {} ({columns}) VALUES ({placeholders})", table.name);
     execute_cached(connection, &sql, params_from_iter(cells)).map_err(to_store_error)
 }
 
@@ -219,13 +216,8 @@ pub(super) fn read_feed(
     loop {
         let params = (after.position, limit.get());
         let decode = row::decode_feed_event;
-        let (events, is_cut) = query_within_bytes(
-            connection,
-            &SELECT_FEED,
-            params,
-            MAX_FEED_BATCH_BYTES,
-            decode,
-        )?;
+        let (events, is_cut) =
+            query_within_bytes(connection, &SELECT_FEED, params, MAX_FEED_BATCH_BYTES, decode)?;
         let batch = FeedBatch::from_items(events, after, limit, is_cut).into_readable();
         if !batch.is_all_skipped() {
             return Ok(batch);
@@ -273,9 +265,7 @@ pub(super) fn load_execution(
         return Ok(None);
     };
     let snapshot = find_snapshot(connection, execution_id, key, execution.head.version)?;
-    let after = snapshot
-        .as_ref()
-        .map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
+    let after = snapshot.as_ref().map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
     let tail = read_events(connection, execution_id, after, page)?;
     Ok(Some(LoadedLog::from_page(execution, snapshot, tail, page)))
 }
@@ -286,12 +276,8 @@ pub(super) fn find_snapshot(
     key: &SnapshotKey,
     max_version: ExecutionVersion,
 ) -> Result<Option<Snapshot>, StoreError> {
-    let params = params![
-        execution_id.get(),
-        key.kind.as_str(),
-        key.fold_version,
-        max_version.get()
-    ];
+    let params =
+        params![execution_id.get(), key.kind.as_str(), key.fold_version, max_version.get()];
     query_first(connection, &SELECT_SNAPSHOT, params, row::decode_snapshot)
 }
 
@@ -320,12 +306,7 @@ pub(super) fn delete_snapshot(
     key: &SnapshotKey,
     version: ExecutionVersion,
 ) -> Result<(), StoreError> {
-    let params = params![
-        execution_id.get(),
-        key.kind.as_str(),
-        key.fold_version,
-        version.get()
-    ];
+    let params = params![execution_id.get(), key.kind.as_str(), key.fold_version, version.get()];
     let deleted = execute_cached(connection, DELETE_SNAPSHOT, params);
     deleted.map(drop).map_err(to_store_error)
 }
@@ -365,12 +346,7 @@ pub(super) fn list_open_children(
     limit: PageLimit,
 ) -> Result<Vec<Execution>, StoreError> {
     let params = (parent.get(), after.map(ExecutionId::get), limit.get());
-    query_all(
-        connection,
-        &SELECT_OPEN_CHILDREN,
-        params,
-        row::decode_execution,
-    )
+    query_all(connection, &SELECT_OPEN_CHILDREN, params, row::decode_execution)
 }
 
 pub(super) fn tenant_counts(
@@ -379,12 +355,8 @@ pub(super) fn tenant_counts(
 ) -> Result<TenantCounts, StoreError> {
     let tenant = [tenant_id.as_str()];
     let by_status = "SELECT status, count(*) FROM execution WHERE tenant_id = ?1 GROUP BY status";
-    let executions = query_all(
-        connection,
-        by_status,
-        tenant,
-        row::decode_count::<ExecutionStatus>,
-    )?;
+    let executions =
+        query_all(connection, by_status, tenant, row::decode_count::<ExecutionStatus>)?;
     let by_kind = include_str!("sql/count_catalog.sql");
     let definitions = query_all(connection, by_kind, tenant, row::decode_count::<Text>)?;
     Ok(TenantCounts {
@@ -397,12 +369,7 @@ pub(super) fn count_executions_by_status(
     connection: &Connection,
 ) -> Result<StatusCounts, StoreError> {
     let by_status = "SELECT status, count(*) FROM execution GROUP BY status";
-    let counted = query_all(
-        connection,
-        by_status,
-        [],
-        row::decode_count::<ExecutionStatus>,
-    )?;
+    let counted = query_all(connection, by_status, [], row::decode_count::<ExecutionStatus>)?;
     Ok(counted.into_iter().collect())
 }
 
@@ -411,17 +378,10 @@ pub(super) fn count_live_executions(
     tenant_id: &TenantId,
     max_count: u32,
 ) -> Result<u32, StoreError> {
-    let params = params![
-        tenant_id.as_str(),
-        i64::from(max_count) * LIVE_COUNT_READ_FACTOR,
-        max_count
-    ];
-    let mut statement = connection
-        .prepare_cached(COUNT_LIVE_EXECUTIONS)
-        .map_err(to_store_error)?;
-    statement
-        .query_row(params, |row| row.get(0))
-        .map_err(to_store_error)
+    let params =
+        params![tenant_id.as_str(), i64::from(max_count) * LIVE_COUNT_READ_FACTOR, max_count];
+    let mut statement = connection.prepare_cached(COUNT_LIVE_EXECUTIONS).map_err(to_store_error)?;
+    statement.query_row(params, |row| row.get(0)).map_err(to_store_error)
 }
 
 pub(super) fn list_due_timers(
@@ -453,12 +413,7 @@ pub(super) fn register_definition(
     set_definition_archived(connection, &new.tenant_id, &new.path, None)?;
     let registered = new.register_after(newest);
     if !registered.is_unchanged {
-        insert_row(
-            connection,
-            "INSERT",
-            &CATALOG,
-            encode_catalog_entry(&registered.entry),
-        )?;
+        insert_row(connection, "INSERT", &CATALOG, encode_catalog_entry(&registered.entry))?;
     }
     Ok(registered)
 }
@@ -506,12 +461,7 @@ pub(super) fn list_catalog_versions(
         filter.before,
         filter.limit.get(),
     ];
-    query_all(
-        connection,
-        &CATALOG_VERSIONS,
-        params,
-        row::decode_catalog_entry,
-    )
+    query_all(connection, &CATALOG_VERSIONS, params, row::decode_catalog_entry)
 }
 
 pub(super) fn set_definition_archived(
@@ -533,12 +483,7 @@ pub(super) fn register_runtime(
     let params = (new.kind.as_str(), new.name.as_str());
     let existing = query_first(connection, &SELECT_RUNTIME, params, row::decode_runtime)?;
     let runtime = new.into_runtime(existing.as_ref());
-    insert_row(
-        connection,
-        "INSERT OR REPLACE",
-        &RUNTIME,
-        encode_runtime(&runtime),
-    )?;
+    insert_row(connection, "INSERT OR REPLACE", &RUNTIME, encode_runtime(&runtime))?;
     Ok(runtime)
 }
 
@@ -567,12 +512,7 @@ pub(super) fn list_runtimes(
     connection: &Connection,
     kind: RuntimeKind,
 ) -> Result<Vec<RegisteredRuntime>, StoreError> {
-    query_all(
-        connection,
-        &LIST_RUNTIMES,
-        [kind.as_str()],
-        row::decode_runtime,
-    )
+    query_all(connection, &LIST_RUNTIMES, [kind.as_str()], row::decode_runtime)
 }
 
 /// Applies a change to the table of machines, and writes the one row that it changed.

@@ -39,10 +39,7 @@ static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
 });
 
 static UPDATE_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (
-        COMMAND.column_list(),
-        placeholder_list(COMMAND.columns.len()),
-    );
+    let (columns, placeholders) = (COMMAND.column_list(), placeholder_list(COMMAND.columns.len()));
     format!("UPDATE command SET ({columns}) = ({placeholders}) WHERE command_id = ?1")
 });
 
@@ -52,12 +49,7 @@ pub(super) fn find_command(
     connection: &Connection,
     command_id: CommandId,
 ) -> Result<Option<Command>, StoreError> {
-    query_first(
-        connection,
-        &SELECT_COMMAND,
-        [command_id.get()],
-        row::decode_command,
-    )
+    query_first(connection, &SELECT_COMMAND, [command_id.get()], row::decode_command)
 }
 
 pub(super) fn list_expired_leases(
@@ -113,10 +105,8 @@ pub(super) fn lease_commands(
     connection: &Connection,
     request: &LeaseRequest,
 ) -> Result<Vec<LeasedCommand>, StoreError> {
-    let kinds = request
-        .kinds
-        .as_ref()
-        .map(|kinds| Json::list(kinds.iter().map(Json::from)).to_string());
+    let kinds =
+        request.kinds.as_ref().map(|kinds| Json::list(kinds.iter().map(Json::from)).to_string());
     let params = params![
         request.pool.as_str(),
         to_micros(request.terms.now),
@@ -156,13 +146,7 @@ pub(super) fn try_lease_command(
         command.grant_lease(terms);
         update_command(connection, &command)?;
     }
-    Ok(Some(LeaseOutcome {
-        leased: LeasedCommand {
-            command,
-            issued: issued.record,
-        },
-        is_granted,
-    }))
+    Ok(Some(LeaseOutcome { leased: LeasedCommand { command, issued: issued.record }, is_granted }))
 }
 
 pub(super) fn extend_leases(

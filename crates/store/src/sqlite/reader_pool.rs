@@ -16,10 +16,7 @@ pub(super) struct ReaderPool {
 
 impl ReaderPool {
     pub(super) fn new(connections: Vec<Connection>) -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(connections.len())),
-            idle: Mutex::new(connections),
-        }
+        Self { permits: Arc::new(Semaphore::new(connections.len())), idle: Mutex::new(connections) }
     }
 
     /// Runs a read in one snapshot of the file, on a thread that may block.
@@ -27,10 +24,7 @@ impl ReaderPool {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(StoreError::fatal)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(StoreError::fatal)?;
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let connection = readers
@@ -59,8 +53,6 @@ fn run_in_snapshot<T>(
     connection: &Connection,
     read: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let transaction = connection
-        .unchecked_transaction()
-        .map_err(super::bind::to_store_error)?;
+    let transaction = connection.unchecked_transaction().map_err(super::bind::to_store_error)?;
     read(&transaction)
 }

@@ -79,12 +79,9 @@ fn first_execution_id(
     sql: &str,
     partition: &LogPartition,
 ) -> Result<Option<ExecutionId>, StoreError> {
-    query_first(
-        connection,
-        sql,
-        (partition.first_id, partition.end_id),
-        |cells| RowReader::new(&EXECUTION, cells).read_next(),
-    )
+    query_first(connection, sql, (partition.first_id, partition.end_id), |cells| {
+        RowReader::new(&EXECUTION, cells).read_next()
+    })
 }
 
 /// Returns the reason that executions of a partition cannot be dropped. `last` is the position of
@@ -256,29 +253,18 @@ pub(super) fn drop_first_executions(
     )?;
     let end = next.unwrap_or(partition.end_id);
     let scan = scan_new_events(connection, partition, scan)?;
-    let step = LogPartition {
-        end_id: end,
-        ..partition.clone()
-    };
+    let step = LogPartition { end_id: end, ..partition.clone() };
     if let Some(reason) = pin_reason(connection, &step, publishers, scan.last_position)? {
         return Ok(DropStep::Pinned(reason));
     }
     let record_range = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (?1, ?2, ?3)
         ON CONFLICT (lo) DO UPDATE SET hi = max(hi, excluded.hi), cleaned_at = NULL";
-    execute_cached(
-        connection,
-        record_range,
-        (partition.first_id, end, to_micros(now)),
-    )
-    .map_err(to_store_error)?;
+    execute_cached(connection, record_range, (partition.first_id, end, to_micros(now)))
+        .map_err(to_store_error)?;
     let delete = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
     execute_cached(connection, delete, (partition.first_id, end)).map_err(to_store_error)?;
     stream::record_dropped_position(connection, scan.last_position.unwrap_or_default())?;
-    Ok(if next.is_some() {
-        DropStep::More(scan)
-    } else {
-        DropStep::Done
-    })
+    Ok(if next.is_some() { DropStep::More(scan) } else { DropStep::Done })
 }
 
 /// Returns SQL that selects the approximate size and the key of each row of a range of executions.
@@ -290,9 +276,7 @@ pub(super) fn select_keys_sql(dependent: &DependentTable) -> String {
         key_columns: key,
         large_columns: large,
     } = dependent;
-    let sizes = large
-        .iter()
-        .map(|column| format!("coalesce(octet_length({column}), 0)"));
+    let sizes = large.iter().map(|column| format!("coalesce(octet_length({column}), 0)"));
     let bytes = std::iter::once("0".to_owned()).chain(sizes);
     let bytes = bytes.collect::<Vec<_>>().join(" + ");
     format!(
@@ -304,14 +288,8 @@ pub(super) fn select_keys_sql(dependent: &DependentTable) -> String {
 /// row of an execution.
 pub(super) fn delete_row_sql(dependent: &DependentTable) -> String {
     let keys = (1..).zip(dependent.key_columns.split(", "));
-    let keys: Vec<_> = keys
-        .map(|(index, key)| format!("{key} = ?{index}"))
-        .collect();
-    format!(
-        "DELETE FROM {} WHERE {}",
-        dependent.table,
-        keys.join(" AND ")
-    )
+    let keys: Vec<_> = keys.map(|(index, key)| format!("{key} = ?{index}")).collect();
+    format!("DELETE FROM {} WHERE {}", dependent.table, keys.join(" AND "))
 }
 
 /// Deletes rows of a range of executions from a table, up to a number of rows and bytes but at
@@ -383,30 +361,18 @@ mod tests {
         run.append_to(&store, run.start_request()).await.unwrap();
         let end = run.end_request();
         run.append_to(&store, end).await.unwrap();
-        let publishers = EnabledPublishers {
-            outbox: false,
-            streams: vec![STREAM_NAME.into()],
-        };
+        let publishers = EnabledPublishers { outbox: false, streams: vec![STREAM_NAME.into()] };
         let mut connection = Connection::open(&path).unwrap();
         let stream = PinReason::Stream(STREAM_NAME.into());
         let checked = check_partition(&connection, &august, &publishers).unwrap();
         assert_eq!(checked.unwrap_err(), stream);
         let mut step = |scan| {
             let transaction = connection.transaction().unwrap();
-            drop_first_executions(
-                &transaction,
-                &august,
-                &publishers,
-                scan,
-                test_time("12:00:00"),
-            )
-            .unwrap()
+            drop_first_executions(&transaction, &august, &publishers, scan, test_time("12:00:00"))
+                .unwrap()
         };
         // The second event was appended after the scan, which saw only the first.
-        let scan = |last, end| PartitionScan {
-            last_position: last,
-            log_end: end,
-        };
+        let scan = |last, end| PartitionScan { last_position: last, log_end: end };
         let pinned = step(scan(None, 1));
         assert!(matches!(pinned, DropStep::Pinned(it) if it == stream));
         // Events of the scan are not read again.
@@ -414,9 +380,7 @@ mod tests {
         assert!(matches!(pinned, DropStep::Pinned(it) if it == stream));
         assert!(matches!(step(scan(None, 2)), DropStep::Done));
         let plan = format!("EXPLAIN QUERY PLAN {LAST_POSITION_AFTER}");
-        let plan: String = connection
-            .query_row(&plan, (0, 1, 2), |row| row.get(3))
-            .unwrap();
+        let plan: String = connection.query_row(&plan, (0, 1, 2), |row| row.get(3)).unwrap();
         assert_eq!(plan, "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)");
     }
 }

@@ -65,25 +65,16 @@ pub(super) fn record_dropped_position(
 
 fn feed_end(connection: &Connection) -> Result<FeedPosition, StoreError> {
     let sql = "SELECT coalesce(max(position), 0) FROM event";
-    let position = query_first(connection, sql, [], |cells| {
-        RowReader::new(&STREAM, cells).read_next()
-    })?;
-    Ok(FeedPosition {
-        tx: 0,
-        position: position.unwrap_or_default(),
-    })
+    let position =
+        query_first(connection, sql, [], |cells| RowReader::new(&STREAM, cells).read_next())?;
+    Ok(FeedPosition { tx: 0, position: position.unwrap_or_default() })
 }
 
 pub(super) fn find_stream_cursor(
     connection: &Connection,
     name: &Text,
 ) -> Result<Option<StreamCursor>, StoreError> {
-    query_first(
-        connection,
-        &SELECT_CURSOR,
-        [name.as_str()],
-        row::decode_stream_cursor,
-    )
+    query_first(connection, &SELECT_CURSOR, [name.as_str()], row::decode_stream_cursor)
 }
 
 /// Returns the position up to which a stream has published. `None` if it never started or belongs
@@ -113,12 +104,7 @@ pub(super) fn lease_stream(
     };
     let outcome = cursor.try_lease(request);
     if let StreamLeaseOutcome::Granted(cursor) = &outcome {
-        insert_row(
-            connection,
-            "INSERT OR REPLACE",
-            &STREAM,
-            encode_stream_cursor(cursor),
-        )?;
+        insert_row(connection, "INSERT OR REPLACE", &STREAM, encode_stream_cursor(cursor))?;
     }
     Ok(outcome)
 }
@@ -135,11 +121,7 @@ fn update_owned_stream(
         "UPDATE stream_cursor SET {set}, updated_at = ?3
          WHERE name = ?1 AND epoch = ?2 AND owner IS NOT NULL{condition}"
     );
-    let owner_cells = [
-        owner.name.to_cell(),
-        owner.epoch.to_cell(),
-        owner.now.to_cell(),
-    ];
+    let owner_cells = [owner.name.to_cell(), owner.epoch.to_cell(), owner.now.to_cell()];
     let params = owner_cells.iter().chain(cells);
     let changed =
         execute_cached(connection, &sql, params_from_iter(params)).map_err(to_store_error)?;
@@ -174,18 +156,9 @@ pub(super) fn move_stream_cursor(
             let condition = " AND (tx, position) = (?4, ?5) AND (tx, position) < (?6, ?7)
                 AND log_epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'log_epoch')";
             let cells = [to_cells(from), to_cells(to)].concat();
-            update_owned_stream(
-                connection,
-                "tx = ?6, position = ?7",
-                condition,
-                owner,
-                &cells,
-            )
+            update_owned_stream(connection, "tx = ?6, position = ?7", condition, owner, &cells)
         }
-        CursorMove::Restart {
-            to,
-            stream_created_at,
-        } => {
+        CursorMove::Restart { to, stream_created_at } => {
             let set = "tx = ?4, position = ?5, stream_created_at = ?6,
                 log_epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'log_epoch')";
             let mut cells = to_cells(to).to_vec();
@@ -209,13 +182,8 @@ pub(super) fn read_feed_messages(
 ) -> Result<FeedBatch<FeedItem>, StoreError> {
     let params = (after.position, limit.get());
     let decode = row::decode_feed_item;
-    let (events, is_cut) = query_within_bytes(
-        connection,
-        &SELECT_MESSAGES,
-        params,
-        MAX_FEED_BATCH_BYTES,
-        decode,
-    )?;
+    let (events, is_cut) =
+        query_within_bytes(connection, &SELECT_MESSAGES, params, MAX_FEED_BATCH_BYTES, decode)?;
     Ok(FeedBatch::from_items(events, after, limit, is_cut))
 }
 
@@ -224,16 +192,9 @@ pub(super) fn feed_lag(
     after: FeedPosition,
 ) -> Result<FeedLag, StoreError> {
     // All events have transaction 0.
-    let after_position = if after.tx == 0 {
-        after.position
-    } else {
-        i64::MAX
-    };
+    let after_position = if after.tx == 0 { after.position } else { i64::MAX };
     let sql = "SELECT '', count(*) FROM (SELECT 1 FROM event WHERE position > ?1 LIMIT ?2)";
-    let params = params![
-        after_position,
-        i64::try_from(MAX_FEED_LAG_EVENTS).unwrap_or(i64::MAX)
-    ];
+    let params = params![after_position, i64::try_from(MAX_FEED_LAG_EVENTS).unwrap_or(i64::MAX)];
     let counted = query_first(connection, sql, params, row::decode_count::<Text>)?;
     let sql = "SELECT ingest_time FROM event WHERE position > ?1 ORDER BY position LIMIT 1";
     let oldest = query_first(connection, sql, [after_position], |cells| {

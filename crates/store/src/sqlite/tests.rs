@@ -33,9 +33,7 @@ struct TempDatabase {
 
 impl TempDatabase {
     fn new() -> Self {
-        Self {
-            folder: TempDir::new().unwrap(),
-        }
+        Self { folder: TempDir::new().unwrap() }
     }
 
     fn options(&self) -> SqliteOptions {
@@ -52,10 +50,7 @@ impl TempDatabase {
 fn forbid_event_updates(path: &Path) {
     let trigger = "CREATE TRIGGER events_are_immutable BEFORE UPDATE ON event \
         BEGIN SELECT RAISE(ABORT, 'an event is immutable'); END";
-    Connection::open(path)
-        .unwrap()
-        .execute_batch(trigger)
-        .unwrap();
+    Connection::open(path).unwrap().execute_batch(trigger).unwrap();
 }
 
 fn create_fixture() -> Ready<StoreFixture> {
@@ -158,9 +153,7 @@ async fn read_only_store_reads_beside_writer() {
     run.append_to(&store, append).await.unwrap();
     let execution = reader.find_execution(run.id).await.unwrap().unwrap();
     assert_eq!(execution.head, run.head);
-    let error = append_one(&reader, TestExecution::new(2).start_request())
-        .await
-        .unwrap_err();
+    let error = append_one(&reader, TestExecution::new(2).start_request()).await.unwrap_err();
     assert!(format!("{error:?}").contains("read-only"), "{error:?}");
     // The data is readable without a writer.
     drop((store, reader));
@@ -177,10 +170,7 @@ async fn read_only_open_refuses_outdated_file() {
         "DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)";
     connection.execute(sql, []).unwrap();
     let error = SqliteStore::open_read_only(&database.options()).unwrap_err();
-    assert!(
-        format!("{error:?}").contains("PendingMigration"),
-        "{error:?}"
-    );
+    assert!(format!("{error:?}").contains("PendingMigration"), "{error:?}");
     let schema = SqliteStore::schema_status(&database.options()).unwrap();
     assert!(schema.is_outdated() && schema.version == schema.newest - 1);
     drop(connection);
@@ -230,9 +220,7 @@ async fn many_appends_share_few_commits() {
     // wrote nothing.
     let wal_commits = count_wal_commits(&database.options().path);
     // Opening a new file takes one commit for each migration, and one for their table.
-    let newest = SqliteStore::schema_status(&database.options())
-        .unwrap()
-        .newest;
+    let newest = SqliteStore::schema_status(&database.options()).unwrap().newest;
     let migration_commits = u64::try_from(newest).unwrap() + 1;
     assert_eq!(wal_commits, migration_commits + commits - 1);
 }
@@ -286,10 +274,7 @@ async fn lease_grant_is_not_synced() {
     let leased = store.lease_commands(lease_request("w", 1, 1)).await;
     assert_eq!(leased.unwrap().len(), 1);
     let after = store.commit_counts();
-    assert_eq!(
-        (after.total - before.total, after.synced - before.synced),
-        (1, 0)
-    );
+    assert_eq!((after.total - before.total, after.synced - before.synced), (1, 0));
     let append = run.step_request();
     run.append_to(&store, append).await.unwrap();
     assert_eq!(store.commit_counts().synced, after.synced + 1);
@@ -316,9 +301,7 @@ fn changed_or_newer_schema_is_refused() {
     let database = TempDatabase::new();
     drop(database.open_store());
     let connection = Connection::open(database.options().path).unwrap();
-    connection
-        .execute("UPDATE schema_migration SET sha256 = ?1", ["0".repeat(64)])
-        .unwrap();
+    connection.execute("UPDATE schema_migration SET sha256 = ?1", ["0".repeat(64)]).unwrap();
     let error = SqliteStore::open(&database.options()).unwrap_err();
     assert_eq!(error, StoreError::fatal(""));
     connection
@@ -380,13 +363,10 @@ async fn failed_write_is_rolled_back() {
 /// Limits the database to a number of additional pages, or removes the limit.
 async fn limit_pages(store: &SqliteStore, additional: Option<i64>) {
     let work = move |connection: &Connection| {
-        let pages: i64 = connection
-            .pragma_query_value(None, "page_count", |row| row.get(0))
-            .unwrap();
+        let pages: i64 =
+            connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let max_pages = additional.map_or(1_000_000, |additional| pages + additional);
-        connection
-            .execute_batch(&format!("PRAGMA max_page_count = {max_pages}"))
-            .unwrap();
+        connection.execute_batch(&format!("PRAGMA max_page_count = {max_pages}")).unwrap();
         Ok(())
     };
     let limited = store.writer.run_write(Durability::Unsynced, work);
@@ -407,9 +387,7 @@ async fn append_in_pairs(store: &Arc<SqliteStore>, runs: &mut [TestExecution]) -
                 append
             })
             .collect();
-        calls.push(tokio::spawn(
-            async move { store.append_events(appends).await },
-        ));
+        calls.push(tokio::spawn(async move { store.append_events(appends).await }));
     }
     let mut failures = 0;
     for (pair, call) in runs.chunks_mut(2).zip(calls) {
@@ -462,10 +440,7 @@ async fn child_that_appends_and_leases() {
     }
     // Lease grants alone are not synced.
     for _ in 0..100 {
-        store
-            .lease_commands(lease_request("w", 1, 1))
-            .await
-            .unwrap();
+        store.lease_commands(lease_request("w", 1, 1)).await.unwrap();
     }
     println!("done");
 }
@@ -497,19 +472,10 @@ fn every_acknowledged_append_is_synced() {
     let syncs: u64 = report
         .lines()
         .filter(|line| line.ends_with("fdatasync") || line.ends_with("fsync"))
-        .map(|line| {
-            line.split_whitespace()
-                .nth(3)
-                .unwrap()
-                .parse::<u64>()
-                .unwrap()
-        })
+        .map(|line| line.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap())
         .sum();
     assert!(syncs >= CHILD_APPENDS, "{syncs} syncs\n{report}");
-    assert!(
-        syncs < CHILD_APPENDS + 60,
-        "grants sync too: {syncs} syncs\n{report}"
-    );
+    assert!(syncs < CHILD_APPENDS + 60, "grants sync too: {syncs} syncs\n{report}");
 }
 
 /// Lists the files of large results, except temporary ones.
@@ -529,53 +495,27 @@ fn blob_files(folder: &Path) -> Vec<std::path::PathBuf> {
 async fn large_results_are_files_until_unreferenced() {
     let database = TempDatabase::new();
     let folder = database.folder.path().join("blobs");
-    let options = SqliteOptions {
-        blob_folder: Some(folder.clone()),
-        ..database.options()
-    };
+    let options = SqliteOptions { blob_folder: Some(folder.clone()), ..database.options() };
     let store = SqliteStore::open(&options).unwrap();
     let run = TestExecution::create_started(&store, 1).await;
     let large = vec![b'x'; crate::MIN_BLOB_BYTES + 1];
     let small = vec![b'x'; crate::MIN_BLOB_BYTES];
-    store
-        .put_result(result_put(run.id, new_result(1, &large)))
-        .await
-        .unwrap();
+    store.put_result(result_put(run.id, new_result(1, &large))).await.unwrap();
     // Equal contents share one file.
     let mut second = result_put(run.id, new_result(2, &large));
     second.expires_at = Some(test_time("15:00:00"));
     store.put_result(second).await.unwrap();
-    store
-        .put_result(result_put(run.id, new_result(3, &small)))
-        .await
-        .unwrap();
+    store.put_result(result_put(run.id, new_result(3, &small))).await.unwrap();
     assert_eq!(blob_files(&folder).len(), 1);
     let delete_expired = |target: GcTarget, time: &'static str| {
         let store = &store;
-        async move {
-            store
-                .delete_expired(target, test_time(time), PageLimit::MAX)
-                .await
-                .unwrap()
-        }
+        async move { store.delete_expired(target, test_time(time), PageLimit::MAX).await.unwrap() }
     };
-    assert_eq!(
-        delete_expired(GcTarget::Blobs, "20:00:00").await,
-        0,
-        "it is referenced"
-    );
+    assert_eq!(delete_expired(GcTarget::Blobs, "20:00:00").await, 0, "it is referenced");
     assert_eq!(delete_expired(GcTarget::Results, "14:00:00").await, 2);
-    assert_eq!(
-        delete_expired(GcTarget::Blobs, "20:00:00").await,
-        0,
-        "one row is left"
-    );
+    assert_eq!(delete_expired(GcTarget::Blobs, "20:00:00").await, 0, "one row is left");
     assert_eq!(delete_expired(GcTarget::Results, "15:00:00").await, 1);
-    assert_eq!(
-        delete_expired(GcTarget::Blobs, "13:00:00").await,
-        0,
-        "it is young"
-    );
+    assert_eq!(delete_expired(GcTarget::Blobs, "13:00:00").await, 0, "it is young");
     assert_eq!(delete_expired(GcTarget::Blobs, "13:00:00.000001").await, 1);
     assert!(blob_files(&folder).is_empty());
 }
@@ -597,10 +537,7 @@ async fn unreadable_row_does_not_stop_feed() {
 async fn damaged_or_missing_blob_is_reported() {
     let database = TempDatabase::new();
     let folder = database.folder.path().join("blobs");
-    let options = SqliteOptions {
-        blob_folder: Some(folder.clone()),
-        ..database.options()
-    };
+    let options = SqliteOptions { blob_folder: Some(folder.clone()), ..database.options() };
     let store = SqliteStore::open(&options).unwrap();
     let run = TestExecution::create_started(&store, 1).await;
     let large = vec![b'x'; crate::MIN_BLOB_BYTES + 1];
@@ -615,10 +552,7 @@ async fn damaged_or_missing_blob_is_reported() {
     let partial = folder.join("aside").join("half.1.2");
     std::fs::write(&partial, b"x").unwrap();
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
-    let file_handle = std::fs::File::options()
-        .append(true)
-        .open(&partial)
-        .unwrap();
+    let file_handle = std::fs::File::options().append(true).open(&partial).unwrap();
     file_handle.set_modified(long_ago).unwrap();
     let deleted = store.delete_expired(GcTarget::Blobs, test_time("20:00:00"), PageLimit::MAX);
     assert_eq!(deleted.await.unwrap(), 0);
@@ -653,10 +587,7 @@ async fn backup_of_open_file_is_valid_store() {
     let to = database.folder.path().join("copy.db");
     store.write_backup(&to).await.unwrap();
     // An existing file is not overwritten.
-    assert!(matches!(
-        store.write_backup(&to).await,
-        Err(StoreError::Fatal { .. })
-    ));
+    assert!(matches!(store.write_backup(&to).await, Err(StoreError::Fatal { .. })));
     let append = run.step_request();
     run.append_to(&store, append).await.unwrap();
     let copy = SqliteStore::open(&SqliteOptions::new(to)).unwrap();
@@ -728,23 +659,13 @@ async fn edited_log_is_reported() {
     let damage = crate::verify_log(&store, run.id).await.unwrap().unwrap();
     assert_eq!(
         damage.to_string(),
-        format!(
-            "execution {}: event 3 was modified after it was written",
-            run.id
-        )
+        format!("execution {}: event 3 was modified after it was written", run.id)
     );
-    connection
-        .execute("DELETE FROM event WHERE seq = 4", [])
-        .unwrap();
+    connection.execute("DELETE FROM event WHERE seq = 4", []).unwrap();
     let undo = "UPDATE event SET node_name = NULL WHERE seq = 3";
     connection.execute(undo, []).unwrap();
     let damage = crate::verify_log(&store, run.id).await.unwrap().unwrap();
-    assert_eq!(
-        damage,
-        crate::LogDamage::HeadMismatch {
-            execution_id: run.id
-        }
-    );
+    assert_eq!(damage, crate::LogDamage::HeadMismatch { execution_id: run.id });
 }
 
 #[tokio::test]

@@ -111,29 +111,18 @@ impl SqliteWriter {
     ) -> Result<Self, StoreError> {
         let (sender, receiver) = mpsc::channel(queue_capacity.max(1));
         let counters = Arc::new(CommitCounters::default());
-        let mut thread = WriterThread {
-            connection,
-            is_synced: true,
-            counters: Arc::clone(&counters),
-        };
+        let mut thread =
+            WriterThread { connection, is_synced: true, counters: Arc::clone(&counters) };
         let thread = std::thread::Builder::new()
             .name("noetl-sqlite-writer".to_owned())
             .spawn(move || thread.writer_loop(receiver))
             .map_err(StoreError::retry)?;
-        Ok(Self {
-            queue: Some(sender),
-            thread: Some(thread),
-            counters,
-        })
+        Ok(Self { queue: Some(sender), thread: Some(thread), counters })
     }
 
     /// Returns a writer that rejects all calls, for a read-only store.
     pub(super) fn read_only() -> Self {
-        Self {
-            queue: None,
-            thread: None,
-            counters: Arc::default(),
-        }
+        Self { queue: None, thread: None, counters: Arc::default() }
     }
 
     pub(super) fn commit_counts(&self) -> CommitCounts {
@@ -157,8 +146,7 @@ impl SqliteWriter {
         durability: Durability,
         work: impl Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.submit_job(durability, 0, move |connection, _| work(connection))
-            .await
+        self.submit_job(durability, 0, move |connection, _| work(connection)).await
     }
 
     /// Runs work that writes about `bytes` bytes, and waits for the sync to disk.
@@ -180,19 +168,13 @@ impl SqliteWriter {
         let job = WriteJob {
             durability,
             bytes,
-            task: Box::new(WriteCall {
-                work,
-                result: Err(rolled_back_error()),
-                sender,
-            }),
+            task: Box::new(WriteCall { work, result: Err(rolled_back_error()), sender }),
         };
         let stopped = || StoreError::fatal("the writer has stopped");
         let read_only = || StoreError::fatal("the database file is open read-only");
         let queue = self.queue.as_ref().ok_or_else(read_only)?;
         queue.send(job).await.map_err(|_| stopped())?;
-        receiver
-            .await
-            .map_err(|_| StoreError::unknown_outcome("the writer has stopped"))?
+        receiver.await.map_err(|_| StoreError::unknown_outcome("the writer has stopped"))?
     }
 }
 
@@ -241,9 +223,7 @@ impl WriterThread {
             };
         if outcome.is_ok() {
             self.counters.total.fetch_add(1, Ordering::Relaxed);
-            self.counters
-                .synced
-                .fetch_add(u64::from(is_synced), Ordering::Relaxed);
+            self.counters.synced.fetch_add(u64::from(is_synced), Ordering::Relaxed);
         }
         let outcome = outcome.map_err(|failure| match failure {
             GroupFailure::Database(error) => error,
@@ -261,9 +241,8 @@ impl WriterThread {
         isolation: FailureIsolation,
     ) -> Result<(), GroupFailure> {
         self.begin_transaction(is_synced)?;
-        let outcome = self
-            .run_group(group, isolation)
-            .and_then(|()| Ok(self.commit_transaction()?));
+        let outcome =
+            self.run_group(group, isolation).and_then(|()| Ok(self.commit_transaction()?));
         if outcome.is_err() && !self.connection.is_autocommit() {
             // If the rollback fails, the next BEGIN fails too and reports it.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -274,9 +253,7 @@ impl WriterThread {
     fn begin_transaction(&mut self, is_synced: bool) -> Result<(), StoreError> {
         if self.is_synced != is_synced {
             let level = if is_synced { "FULL" } else { "NORMAL" };
-            self.connection
-                .pragma_update(None, "synchronous", level)
-                .map_err(to_store_error)?;
+            self.connection.pragma_update(None, "synchronous", level).map_err(to_store_error)?;
             self.is_synced = is_synced;
         }
         execute_cached(&self.connection, "BEGIN IMMEDIATE", []).map_err(to_store_error)?;

@@ -18,10 +18,7 @@ fn to_version(number: i64) -> ExecutionVersion {
 }
 
 async fn read_log(store: &dyn Store, run: &TestExecution) -> Vec<noetl_types::StoredEvent> {
-    store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await
-        .unwrap()
+    store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await.unwrap()
 }
 
 pub(crate) async fn appended_events_are_read_back(fixture: &StoreFixture) {
@@ -39,10 +36,7 @@ pub(crate) async fn appended_events_are_read_back(fixture: &StoreFixture) {
     assert_eq!(verify_chain(&events), Ok(run.head.chain));
     let seqs: Vec<_> = events.iter().map(|event| event.record.seq.get()).collect();
     assert_eq!(seqs, [1, 2, 3]);
-    let read: Vec<_> = events[1..]
-        .iter()
-        .map(|it| it.record.event.clone())
-        .collect();
+    let read: Vec<_> = events[1..].iter().map(|it| it.record.event.clone()).collect();
     assert_eq!(read, expected);
     assert_eq!(LogHead::after_event(&events[2]), run.head);
     assert_eq!(events[2].feed, third.feed);
@@ -68,25 +62,18 @@ pub(crate) async fn refuses_stale_duplicate_and_unknown_appends(fixture: &StoreF
     run.append_to(store, append).await.unwrap();
     assert_eq!(
         append_one(store, stale.step_request()).await,
-        Err(AppendError::Conflict {
-            actual: to_version(2)
-        })
+        Err(AppendError::Conflict { actual: to_version(2) })
     );
     // The version matches, but the chain of the log differs.
     let mut other = run.clone();
     other.head.chain = noetl_types::ChainHash::from_bytes([7; 32]);
     assert_eq!(
         append_one(store, other.step_request()).await,
-        Err(AppendError::Conflict {
-            actual: to_version(2)
-        })
+        Err(AppendError::Conflict { actual: to_version(2) })
     );
     let mut unknown = run.clone();
     unknown.id = TestExecution::new(2).id;
-    assert_eq!(
-        append_one(store, unknown.step_request()).await,
-        Err(AppendError::NotFound)
-    );
+    assert_eq!(append_one(store, unknown.step_request()).await, Err(AppendError::NotFound));
     assert_eq!(read_log(store, &run).await.len(), 2);
     assert_eq!(store.find_execution(unknown.id).await.unwrap(), None);
 }
@@ -103,14 +90,8 @@ pub(crate) async fn invalid_appends_are_refused(fixture: &StoreFixture) {
     let empty = run.append_request(vec![]);
     assert_eq!(rejection(empty).await, InvalidAppend::NoEvents);
     let foreign = TestExecution::new(2).next_event(EventType::StepEnter);
-    assert_eq!(
-        rejection(run.append_request(vec![foreign])).await,
-        InvalidAppend::ForeignEvent
-    );
-    let restart = AppendRequest {
-        start: Some(execution_facts()),
-        ..run.step_request()
-    };
+    assert_eq!(rejection(run.append_request(vec![foreign])).await, InvalidAppend::ForeignEvent);
+    let restart = AppendRequest { start: Some(execution_facts()), ..run.step_request() };
     assert_eq!(rejection(restart).await, InvalidAppend::Start);
     let (_, command) = run.new_command();
     let without_event = AppendRequest {
@@ -118,22 +99,11 @@ pub(crate) async fn invalid_appends_are_refused(fixture: &StoreFixture) {
         ..run.step_request()
     };
     assert_eq!(rejection(without_event).await, InvalidAppend::NoIssuedEvent);
-    let hold = CommandChange::Hold {
-        command_id: command.command_id,
-        held: true,
-    };
-    let twice = AppendRequest {
-        commands: vec![hold.clone(), hold],
-        ..run.step_request()
-    };
+    let hold = CommandChange::Hold { command_id: command.command_id, held: true };
+    let twice = AppendRequest { commands: vec![hold.clone(), hold], ..run.step_request() };
     assert_eq!(rejection(twice).await, InvalidAppend::CommandTwice);
-    let disarm = TimerChange::Disarm {
-        timer_id: "t".into(),
-    };
-    let twice = AppendRequest {
-        timers: vec![disarm.clone(), disarm],
-        ..run.step_request()
-    };
+    let disarm = TimerChange::Disarm { timer_id: "t".into() };
+    let twice = AppendRequest { timers: vec![disarm.clone(), disarm], ..run.step_request() };
     assert_eq!(rejection(twice).await, InvalidAppend::TimerTwice);
     assert_eq!(read_log(store, &run).await.len(), 1);
 }
@@ -245,21 +215,11 @@ pub(crate) async fn later_appends_of_call_see_earlier_ones(fixture: &StoreFixtur
     let model = crate::MemoryStore::new();
     let mut pipelined = run.clone();
     pipelined.append_to(&model, start.clone()).await.unwrap();
-    let results = store
-        .append_events(vec![
-            start,
-            pipelined.step_request(),
-            pipelined.step_request(),
-        ])
-        .await;
+    let results =
+        store.append_events(vec![start, pipelined.step_request(), pipelined.step_request()]).await;
     assert_eq!(results[0].as_ref().unwrap().head.version, to_version(1));
     assert_eq!(results[1].as_ref().unwrap().head.version, to_version(2));
-    assert_eq!(
-        results[2],
-        Err(AppendError::Conflict {
-            actual: to_version(2)
-        })
-    );
+    assert_eq!(results[2], Err(AppendError::Conflict { actual: to_version(2) }));
 }
 
 pub(crate) async fn event_ids_are_unique_per_execution(fixture: &StoreFixture) {
@@ -270,17 +230,10 @@ pub(crate) async fn event_ids_are_unique_per_execution(fixture: &StoreFixture) {
     run.append_to(store, append).await.unwrap();
     let mut second = TestExecution::create_started(store, 2).await;
     let results = store
-        .append_events(vec![
-            run.append_request(vec![used.clone()]),
-            second.step_request(),
-        ])
+        .append_events(vec![run.append_request(vec![used.clone()]), second.step_request()])
         .await;
     assert_eq!(results[0], Err(AppendError::IdTaken));
-    assert!(
-        results[1].is_ok(),
-        "the other append succeeds: {:?}",
-        results[1]
-    );
+    assert!(results[1].is_ok(), "the other append succeeds: {:?}", results[1]);
     let event = run.next_event(EventType::StepEnter);
     let twice = run.append_request(vec![event.clone(), event]);
     assert_eq!(append_one(store, twice).await, Err(AppendError::IdTaken));
@@ -299,23 +252,15 @@ pub(crate) async fn ended_execution_accepts_only_audit_events(fixture: &StoreFix
     let append = run.end_request();
     run.append_to(store, append).await.unwrap();
     let append = run.step_request();
-    assert_eq!(
-        run.append_to(store, append).await,
-        Err(AppendError::Terminal)
-    );
+    assert_eq!(run.append_to(store, append).await, Err(AppendError::Terminal));
     let audit = run.next_event(EventType::CommandResultIgnored);
     assert!(audit.event_type.is_audit());
     let mut append = run.append_request(vec![audit]);
     append.view.status = ExecutionStatus::Completed;
     run.append_to(store, append).await.unwrap();
-    let mixed = vec![
-        run.next_event(EventType::CommandResultIgnored),
-        run.next_event(EventType::StepEnter),
-    ];
-    assert_eq!(
-        append_one(store, run.append_request(mixed)).await,
-        Err(AppendError::Terminal)
-    );
+    let mixed =
+        vec![run.next_event(EventType::CommandResultIgnored), run.next_event(EventType::StepEnter)];
+    assert_eq!(append_one(store, run.append_request(mixed)).await, Err(AppendError::Terminal));
 }
 
 pub(crate) async fn dropped_range_refuses_appends(fixture: &StoreFixture) {
@@ -326,10 +271,7 @@ pub(crate) async fn dropped_range_refuses_appends(fixture: &StoreFixture) {
     (fixture.mark_dropped_before)(cutoff.id.time()).await;
     assert!(store.is_dropped(old.id).await.unwrap());
     assert!(!store.is_dropped(recent.id).await.unwrap());
-    assert_eq!(
-        append_one(store, old.clone().step_request()).await,
-        Err(AppendError::Dropped)
-    );
+    assert_eq!(append_one(store, old.clone().step_request()).await, Err(AppendError::Dropped));
     assert_eq!(
         append_one(store, TestExecution::new(2).start_request()).await,
         Err(AppendError::Dropped)
@@ -352,10 +294,7 @@ pub(crate) async fn ingest_time_never_decreases(fixture: &StoreFixture) {
         assert_eq!(appended.head.ingest_time, test_time(expected));
     }
     let events = read_log(store, &run).await;
-    let times: Vec<_> = events
-        .iter()
-        .map(|event| event.record.ingest_time)
-        .collect();
+    let times: Vec<_> = events.iter().map(|event| event.record.ingest_time).collect();
     assert!(times.is_sorted());
     assert_eq!(times[2], test_time("12:10:00.000001"));
 }

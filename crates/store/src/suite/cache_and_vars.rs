@@ -30,9 +30,7 @@ pub(crate) fn cache_put(name: &str, result: CachedResult, expires: &str) -> Cach
 async fn find_cached(store: &dyn Store, name: &str, now: &str) -> Option<CachedResult> {
     let tenant = TenantId::default();
     let scope = match_key("etl/nightly");
-    let found = store
-        .find_cached_result(&tenant, &scope, sha256(name), test_time(now))
-        .await;
+    let found = store.find_cached_result(&tenant, &scope, sha256(name), test_time(now)).await;
     found.unwrap().map(|cached| cached.result)
 }
 
@@ -54,10 +52,7 @@ pub(crate) async fn cached_result_is_reused_until_expiry(fixture: &StoreFixture)
     run.append_to(store, append).await.unwrap();
     assert_eq!(find_cached(store, "a", "12:59:59.999999").await, Some(rows));
     assert_eq!(find_cached(store, "a", "13:00:00").await, None);
-    assert_eq!(
-        find_cached(store, "b", "12:30:00").await,
-        Some(nothing.clone())
-    );
+    assert_eq!(find_cached(store, "b", "12:30:00").await, Some(nothing.clone()));
     assert_eq!(find_cached(store, "c", "12:30:00").await, Some(reference));
     assert_eq!(find_cached(store, "d", "12:30:00").await, None);
     let tenant = TenantId::default();
@@ -71,38 +66,25 @@ pub(crate) async fn cached_result_is_reused_until_expiry(fixture: &StoreFixture)
     // A newer result replaces it, here from two appends of one call.
     let mut other = TestExecution::create_started(store, 2).await;
     let second = CachedResult::Inline(Json::from(2));
-    let with_cache_put = |append: AppendRequest, put: CachePut| AppendRequest {
-        cache_puts: vec![put],
-        ..append
-    };
+    let with_cache_put =
+        |append: AppendRequest, put: CachePut| AppendRequest { cache_puts: vec![put], ..append };
     let results = store
         .append_events(vec![
             with_cache_put(run.step_request(), cache_put("a", nothing, "14:00:00")),
-            with_cache_put(
-                other.step_request(),
-                cache_put("a", second.clone(), "14:00:00"),
-            ),
+            with_cache_put(other.step_request(), cache_put("a", second.clone(), "14:00:00")),
         ])
         .await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     let found = find_cached(store, "a", "13:30:00").await;
     assert!(found.is_some());
     let other_tenant = TenantId::new("acme").unwrap();
-    let foreign = store
-        .find_cached_result(&other_tenant, &scope, digest, now)
-        .await;
+    let foreign = store.find_cached_result(&other_tenant, &scope, digest, now).await;
     assert_eq!(foreign.unwrap(), None);
 
     let mut third = TestExecution::create_started(store, 3).await;
     let put = cache_put("z", second, "14:00:00");
-    let twice = AppendRequest {
-        cache_puts: vec![put.clone(), put],
-        ..third.step_request()
-    };
-    assert_eq!(
-        append_one(store, twice).await,
-        Err(InvalidAppend::CacheTwice.into())
-    );
+    let twice = AppendRequest { cache_puts: vec![put.clone(), put], ..third.step_request() };
+    assert_eq!(append_one(store, twice).await, Err(InvalidAppend::CacheTwice.into()));
 }
 
 pub(crate) fn test_var(name: &str, value: Json) -> ExecutionVar {
@@ -135,10 +117,7 @@ pub(crate) async fn variables_are_set_atomically(fixture: &StoreFixture) {
         test_var("Z", Json::from("new")),
     ];
     store.set_vars(id, sent).await.unwrap();
-    store
-        .set_vars(other_id, vec![test_var("a", Json::from(9))])
-        .await
-        .unwrap();
+    store.set_vars(other_id, vec![test_var("a", Json::from(9))]).await.unwrap();
     assert_eq!(var_names(store, id).await, ["Z", "a", "b", "é"]);
     let get = |name: &'static str| async move {
         let found = store.list_vars(id, Some(&Text::from(name))).await.unwrap();
@@ -158,14 +137,8 @@ pub(crate) async fn variables_are_set_atomically(fixture: &StoreFixture) {
             SetVarsError::TooLarge { name },
         ),
         (vec![test_var("", Json::Null)], SetVarsError::InvalidName),
-        (
-            vec![test_var(&"x".repeat(256), Json::Null)],
-            SetVarsError::InvalidName,
-        ),
-        (
-            vec![test_var("a", Json::Null); MAX_VARS + 1],
-            SetVarsError::TooMany,
-        ),
+        (vec![test_var(&"x".repeat(256), Json::Null)], SetVarsError::InvalidName),
+        (vec![test_var("a", Json::Null); MAX_VARS + 1], SetVarsError::TooMany),
     ] {
         assert_eq!(store.set_vars(id, vars).await, Err(error));
     }
@@ -203,9 +176,7 @@ async fn put_expiring_rows(store: &dyn Store, number: i64) {
     store.put_result(result).await.unwrap();
     let mut entry = keychain::keychain_entry(number, "default", &name);
     entry.expires_at = test_time(&end);
-    let is_stored = store
-        .put_keychain_entry(keychain::keychain_put(entry))
-        .await;
+    let is_stored = store.put_keychain_entry(keychain::keychain_put(entry)).await;
     assert!(is_stored.unwrap());
     // A result without expiry is never deleted.
     let mut permanent = result_put(run.id, new_result(number + 10, b"{}"));
@@ -220,35 +191,13 @@ pub(crate) async fn expired_rows_are_deleted_in_batches(fixture: &StoreFixture) 
     }
     let delete_expired = |target: GcTarget, now: &'static str, limit: i64| async move {
         let limit = PageLimit::new(limit).unwrap();
-        store
-            .delete_expired(target, test_time(now), limit)
-            .await
-            .unwrap()
+        store.delete_expired(target, test_time(now), limit).await.unwrap()
     };
-    for target in GcTarget::ALL
-        .iter()
-        .filter(|target| **target != GcTarget::Blobs)
-    {
-        assert_eq!(
-            delete_expired(*target, "12:00:59.999999", 9).await,
-            0,
-            "{target:?}"
-        );
-        assert_eq!(
-            delete_expired(*target, "12:02:00", 1).await,
-            1,
-            "{target:?}"
-        );
-        assert_eq!(
-            delete_expired(*target, "12:02:00", 9).await,
-            1,
-            "{target:?}"
-        );
-        assert_eq!(
-            delete_expired(*target, "12:02:00", 9).await,
-            0,
-            "{target:?}"
-        );
+    for target in GcTarget::ALL.iter().filter(|target| **target != GcTarget::Blobs) {
+        assert_eq!(delete_expired(*target, "12:00:59.999999", 9).await, 0, "{target:?}");
+        assert_eq!(delete_expired(*target, "12:02:00", 1).await, 1, "{target:?}");
+        assert_eq!(delete_expired(*target, "12:02:00", 9).await, 1, "{target:?}");
+        assert_eq!(delete_expired(*target, "12:02:00", 9).await, 0, "{target:?}");
     }
     assert_eq!(delete_expired(GcTarget::Blobs, "12:02:00", 9).await, 0);
     // Rows that have not expired remain.
@@ -262,10 +211,7 @@ pub(crate) async fn expired_rows_are_deleted_in_batches(fixture: &StoreFixture) 
     let mut repeated = TestExecution::new(9).start_request();
     repeated.dedup = Some(dedup_reservation("3", "", "11:00:01"));
     let execution_id = run(3);
-    assert_eq!(
-        append_one(store, repeated).await,
-        Err(AppendError::Duplicate { execution_id })
-    );
+    assert_eq!(append_one(store, repeated).await, Err(AppendError::Duplicate { execution_id }));
 }
 
 /// Adds one coordination change of each kind to an append.
@@ -280,17 +226,8 @@ fn with_coordination(append: AppendRequest) -> AppendRequest {
             body: Json::from(1),
             due_at: test_time("12:00:00"),
         }],
-        slots: vec![SlotChange::Request(new_slot(
-            "k",
-            1,
-            0,
-            test_time("12:00:00"),
-        ))],
-        cache_puts: vec![cache_put(
-            "a",
-            CachedResult::Inline(Json::from(1)),
-            "13:00:00",
-        )],
+        slots: vec![SlotChange::Request(new_slot("k", 1, 0, test_time("12:00:00")))],
+        cache_puts: vec![cache_put("a", CachedResult::Inline(Json::from(1)), "13:00:00")],
         idempotency: Some(idempotency_record("r", "", "13:00:00")),
         ..append
     }
@@ -304,10 +241,7 @@ async fn count_coordination(store: &dyn Store) -> [usize; 5] {
         after: None,
         limit: PageLimit::default(),
     };
-    let slots = SlotSelector::Key {
-        tenant_id: TenantId::default(),
-        key: match_key("k"),
-    };
+    let slots = SlotSelector::Key { tenant_id: TenantId::default(), key: match_key("k") };
     let limit = PageLimit::default();
     let record = idempotency_record("r", "", "13:00:00");
     let tenant = TenantId::default();
@@ -319,11 +253,7 @@ async fn count_coordination(store: &dyn Store) -> [usize; 5] {
     );
     [
         store.list_waits(waits).await.unwrap().len(),
-        store
-            .list_due_follow_ups(test_time("12:00:00"), limit)
-            .await
-            .unwrap()
-            .len(),
+        store.list_due_follow_ups(test_time("12:00:00"), limit).await.unwrap().len(),
         store.list_slots(slots, limit).await.unwrap().len(),
         usize::from(find_cached(store, "a", "12:00:00").await.is_some()),
         usize::from(answered.await.unwrap().is_some()),
@@ -342,9 +272,7 @@ pub(crate) async fn coordination_changes_are_atomic_with_append(fixture: &StoreF
     let mut duplicate = run.step_request();
     duplicate.events[0].event_id = noetl_types::EventId::new(run.id.get() + 1).unwrap();
     let unrelated = TestExecution::new(2).start_request();
-    let results = store
-        .append_events(vec![with_coordination(duplicate), unrelated])
-        .await;
+    let results = store.append_events(vec![with_coordination(duplicate), unrelated]).await;
     assert_eq!(results[0], Err(AppendError::IdTaken));
     assert!(results[1].is_ok(), "{results:?}");
     assert_eq!(count_coordination(store).await, [0; 5]);

@@ -37,56 +37,25 @@ pub(crate) async fn unchanged_content_keeps_its_version(fixture: &StoreFixture) 
     let mut versions = Vec::new();
     // Returning to an earlier text is a new version, because only the newest version is compared.
     for (number, content) in [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "a")] {
-        let registered = store
-            .register_definition(catalog_entry(number, "etl", content))
-            .await
-            .unwrap();
+        let registered =
+            store.register_definition(catalog_entry(number, "etl", content)).await.unwrap();
         versions.push((
             registered.entry.version,
             registered.entry.catalog_id.get(),
             registered.is_unchanged,
         ));
     }
-    assert_eq!(
-        versions,
-        [
-            (1, 1, false),
-            (1, 1, true),
-            (2, 3, false),
-            (2, 3, true),
-            (3, 5, false)
-        ]
-    );
+    assert_eq!(versions, [(1, 1, false), (1, 1, true), (2, 3, false), (2, 3, true), (3, 5, false)]);
     let get = |key| store.find_catalog_entry(&tenant, key);
-    let latest = get(CatalogKey::Latest(playbook_path("etl")))
-        .await
-        .unwrap()
-        .unwrap();
+    let latest = get(CatalogKey::Latest(playbook_path("etl"))).await.unwrap().unwrap();
     assert_eq!((latest.version, latest.content.as_str()), (3, "a"));
-    let second = get(CatalogKey::Version(playbook_path("etl"), 2))
-        .await
-        .unwrap();
+    let second = get(CatalogKey::Version(playbook_path("etl"), 2)).await.unwrap();
     assert_eq!(second.unwrap().content, "b");
-    assert_eq!(
-        get(CatalogKey::Id(catalog_id(5))).await.unwrap(),
-        Some(latest)
-    );
-    assert_eq!(
-        get(CatalogKey::Version(playbook_path("etl"), 4))
-            .await
-            .unwrap(),
-        None
-    );
-    assert_eq!(
-        get(CatalogKey::Latest(playbook_path("other")))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(get(CatalogKey::Id(catalog_id(5))).await.unwrap(), Some(latest));
+    assert_eq!(get(CatalogKey::Version(playbook_path("etl"), 4)).await.unwrap(), None);
+    assert_eq!(get(CatalogKey::Latest(playbook_path("other"))).await.unwrap(), None);
     let other_tenant = TenantId::new("acme").unwrap();
-    let foreign = store
-        .find_catalog_entry(&other_tenant, CatalogKey::Id(catalog_id(5)))
-        .await;
+    let foreign = store.find_catalog_entry(&other_tenant, CatalogKey::Id(catalog_id(5))).await;
     assert_eq!(foreign.unwrap(), None);
 }
 
@@ -108,15 +77,9 @@ pub(crate) async fn racing_registrations_get_contiguous_versions(fixture: &Store
 pub(crate) async fn lists_latest_definitions(fixture: &StoreFixture) {
     let store = &*fixture.store;
     for (number, path) in [(1, "b"), (2, "a"), (3, "c"), (4, "d")] {
-        store
-            .register_definition(catalog_entry(number, path, "1"))
-            .await
-            .unwrap();
+        store.register_definition(catalog_entry(number, path, "1")).await.unwrap();
     }
-    store
-        .register_definition(catalog_entry(5, "a", "2"))
-        .await
-        .unwrap();
+    store.register_definition(catalog_entry(5, "a", "2")).await.unwrap();
     let mut subscription = catalog_entry(6, "aa", "1");
     subscription.kind = Text::from("subscription");
     store.register_definition(subscription).await.unwrap();
@@ -132,10 +95,7 @@ pub(crate) async fn lists_latest_definitions(fixture: &StoreFixture) {
         limit: PageLimit::new(3).unwrap(),
     };
     let first = store.list_catalog(filter.clone()).await.unwrap();
-    let names: Vec<_> = first
-        .iter()
-        .map(|entry| (entry.path.as_str(), entry.version))
-        .collect();
+    let names: Vec<_> = first.iter().map(|entry| (entry.path.as_str(), entry.version)).collect();
     assert_eq!(names, [("a", 2), ("b", 1), ("c", 1)]);
     filter.after = first.last().map(|entry| entry.path.clone());
     let second = store.list_catalog(filter).await.unwrap();
@@ -146,15 +106,9 @@ pub(crate) async fn lists_latest_definitions(fixture: &StoreFixture) {
 pub(crate) async fn lists_versions_of_path(fixture: &StoreFixture) {
     let store = &*fixture.store;
     for (number, content) in [(1, "a"), (2, "b"), (3, "c")] {
-        store
-            .register_definition(catalog_entry(number, "etl", content))
-            .await
-            .unwrap();
+        store.register_definition(catalog_entry(number, "etl", content)).await.unwrap();
     }
-    store
-        .register_definition(catalog_entry(4, "etl2", "a"))
-        .await
-        .unwrap();
+    store.register_definition(catalog_entry(4, "etl2", "a")).await.unwrap();
     let mut filter = CatalogVersionFilter {
         tenant_id: TenantId::default(),
         path: playbook_path("etl"),
@@ -163,9 +117,7 @@ pub(crate) async fn lists_versions_of_path(fixture: &StoreFixture) {
     };
     let summarize = |entries: Vec<crate::CatalogEntry>| -> Vec<_> {
         let entries = entries.iter();
-        entries
-            .map(|it| (it.version, it.content.to_string()))
-            .collect()
+        entries.map(|it| (it.version, it.content.to_string())).collect()
     };
     let newest = summarize(store.list_catalog_versions(filter.clone()).await.unwrap());
     assert_eq!(newest, [(3, "c".to_owned()), (2, "b".to_owned())]);
@@ -186,30 +138,17 @@ pub(crate) async fn archived_path_is_hidden_until_registered(fixture: &StoreFixt
     let store = &*fixture.store;
     let tenant = TenantId::default();
     for (number, content) in [(1, "a"), (2, "b")] {
-        store
-            .register_definition(catalog_entry(number, "etl", content))
-            .await
-            .unwrap();
+        store.register_definition(catalog_entry(number, "etl", content)).await.unwrap();
     }
-    store
-        .register_definition(catalog_entry(3, "kept", "a"))
-        .await
-        .unwrap();
+    store.register_definition(catalog_entry(3, "kept", "a")).await.unwrap();
     let (etl, since) = (playbook_path("etl"), Some(test_time("13:00:00")));
     assert!(!set_archived(store, &playbook_path("none"), since).await);
     assert!(set_archived(store, &etl, since).await);
     // The first archive time is kept.
     let later = Some(test_time("14:00:00"));
     assert!(!set_archived(store, &etl, later).await);
-    for key in [
-        CatalogKey::Id(catalog_id(1)),
-        CatalogKey::Latest(etl.clone()),
-    ] {
-        let found = store
-            .find_catalog_entry(&tenant, key)
-            .await
-            .unwrap()
-            .unwrap();
+    for key in [CatalogKey::Id(catalog_id(1)), CatalogKey::Latest(etl.clone())] {
+        let found = store.find_catalog_entry(&tenant, key).await.unwrap().unwrap();
         assert_eq!(found.archived_at, since);
     }
     let mut filter = CatalogFilter {
@@ -229,23 +168,13 @@ pub(crate) async fn archived_path_is_hidden_until_registered(fixture: &StoreFixt
     assert!(!set_archived(store, &etl, None).await);
     // Registering at an archived path restores it.
     assert!(set_archived(store, &etl, since).await);
-    let same = store
-        .register_definition(catalog_entry(4, "etl", "b"))
-        .await
-        .unwrap();
+    let same = store.register_definition(catalog_entry(4, "etl", "b")).await.unwrap();
     assert!(same.is_unchanged);
     assert_eq!(same.entry.archived_at, None);
     assert!(set_archived(store, &etl, since).await);
-    let next = store
-        .register_definition(catalog_entry(5, "etl", "c"))
-        .await
-        .unwrap();
+    let next = store.register_definition(catalog_entry(5, "etl", "c")).await.unwrap();
     assert_eq!((next.entry.version, next.entry.archived_at), (3, None));
     let first = CatalogKey::Version(etl, 1);
-    let first = store
-        .find_catalog_entry(&tenant, first)
-        .await
-        .unwrap()
-        .unwrap();
+    let first = store.find_catalog_entry(&tenant, first).await.unwrap().unwrap();
     assert_eq!(first.archived_at, None);
 }

@@ -24,63 +24,32 @@ fn test_credential(id: i64, tenant: &str, name: &str) -> Credential {
 }
 
 fn credential_put(credential: Credential) -> CredentialPut {
-    CredentialPut {
-        credential,
-        replaces: None,
-    }
+    CredentialPut { credential, replaces: None }
 }
 
 pub(crate) async fn credential_replace_requires_current_version(fixture: &StoreFixture) {
     let store = &fixture.store;
     let first = test_credential(7, "default", "pg_main");
-    assert!(
-        store
-            .put_credential(credential_put(first.clone()))
-            .await
-            .unwrap()
-    );
-    for conflicting in [
-        test_credential(8, "default", "pg_main"),
-        test_credential(7, "default", "other"),
-    ] {
-        assert!(
-            !store
-                .put_credential(credential_put(conflicting))
-                .await
-                .unwrap()
-        );
+    assert!(store.put_credential(credential_put(first.clone())).await.unwrap());
+    for conflicting in
+        [test_credential(8, "default", "pg_main"), test_credential(7, "default", "other")]
+    {
+        assert!(!store.put_credential(credential_put(conflicting)).await.unwrap());
     }
     let tenant = TenantId::default();
-    for key in [
-        CredentialKey::Id(first.credential_id),
-        CredentialKey::Name("pg_main".into()),
-    ] {
+    for key in [CredentialKey::Id(first.credential_id), CredentialKey::Name("pg_main".into())] {
         let found = store.find_credential(&tenant, &key).await.unwrap();
         assert_eq!(found.as_ref(), Some(&first));
         let other_tenant = TenantId::new("other").unwrap();
-        assert_eq!(
-            store.find_credential(&other_tenant, &key).await.unwrap(),
-            None
-        );
+        assert_eq!(store.find_credential(&other_tenant, &key).await.unwrap(), None);
     }
-    let second = Credential {
-        version: 2,
-        kind: "bearer".into(),
-        meta: None,
-        ..first.clone()
-    };
-    let replace = |replaces| CredentialPut {
-        credential: second.clone(),
-        replaces: Some(replaces),
-    };
+    let second = Credential { version: 2, kind: "bearer".into(), meta: None, ..first.clone() };
+    let replace = |replaces| CredentialPut { credential: second.clone(), replaces: Some(replaces) };
     assert!(!store.put_credential(replace(3)).await.unwrap());
     assert!(store.put_credential(replace(1)).await.unwrap());
     assert!(!store.put_credential(replace(1)).await.unwrap());
     let key = CredentialKey::Name("pg_main".into());
-    assert_eq!(
-        store.find_credential(&tenant, &key).await.unwrap(),
-        Some(second)
-    );
+    assert_eq!(store.find_credential(&tenant, &key).await.unwrap(), Some(second));
 }
 
 pub(crate) async fn credentials_are_listed_and_deleted(fixture: &StoreFixture) {
@@ -92,12 +61,7 @@ pub(crate) async fn credentials_are_listed_and_deleted(fixture: &StoreFixture) {
         test_credential(2, "other", "pg_main"),
         other_kid,
     ] {
-        assert!(
-            store
-                .put_credential(credential_put(credential))
-                .await
-                .unwrap()
-        );
+        assert!(store.put_credential(credential_put(credential)).await.unwrap());
     }
     let ids = async |filter: CredentialFilter, limit: u32| {
         let limit = PageLimit::clamped(i64::from(limit));
@@ -115,16 +79,9 @@ pub(crate) async fn credentials_are_listed_and_deleted(fixture: &StoreFixture) {
     let text = Some("pg_".into());
     assert_eq!(ids(CredentialFilter { text, ..base() }, 10).await, [1]);
     let kind = Some("bearer".into());
-    assert!(
-        ids(CredentialFilter { kind, ..base() }, 10)
-            .await
-            .is_empty()
-    );
-    let all_tenants = CredentialFilter {
-        tenant_id: None,
-        excluded_kid: Some("k2".into()),
-        ..base()
-    };
+    assert!(ids(CredentialFilter { kind, ..base() }, 10).await.is_empty());
+    let all_tenants =
+        CredentialFilter { tenant_id: None, excluded_kid: Some("k2".into()), ..base() };
     assert_eq!(ids(all_tenants, 10).await, [1, 2]);
     let (tenant, id) = (TenantId::default(), |id| CredentialId::new(id).unwrap());
     assert!(!store.delete_credential(&tenant, id(2)).await.unwrap());

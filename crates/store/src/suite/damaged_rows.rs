@@ -63,10 +63,7 @@ pub(crate) async fn damaged_row_becomes_dead_alone(
     ] {
         run_sql(damage.to_sql(schema, row));
     }
-    let claimed = store
-        .claim_outbox(outbox_claim("a", 10, now))
-        .await
-        .unwrap();
+    let claimed = store.claim_outbox(outbox_claim("a", 10, now)).await.unwrap();
     let claimed_ids: Vec<_> = claimed.rows.iter().map(|row| row.outbox_id).collect();
     assert_eq!(claimed_ids, [ids[1], ids[4], ids[5]]);
     assert!(claimed.rows.iter().all(|row| row.attempts == 1));
@@ -74,10 +71,7 @@ pub(crate) async fn damaged_row_becomes_dead_alone(
     for (dead, expected) in [
         (ids[0], "its number of attempts is invalid"),
         (ids[2], "its number of attempts is invalid"),
-        (
-            ids[3],
-            "column seq of table event is damaged: -7 is not a seq",
-        ),
+        (ids[3], "column seq of table event is damaged: -7 is not a seq"),
     ] {
         let row = find_outbox_row(store, dead).await;
         assert_eq!(row.status, OutboxStatus::Dead);
@@ -89,27 +83,12 @@ pub(crate) async fn damaged_row_becomes_dead_alone(
     assert_eq!(store.mark_published(marks, now).await.unwrap(), 3);
     // Requeued rows have valid attempts again, with fences that were not used before.
     let requeued = vec![ids[0], ids[2]];
-    assert_eq!(
-        store
-            .requeue_outbox_rows(requeued.clone(), now)
-            .await
-            .unwrap(),
-        2
-    );
-    let reclaimed = store
-        .claim_outbox(outbox_claim("a", 10, now))
-        .await
-        .unwrap();
+    assert_eq!(store.requeue_outbox_rows(requeued.clone(), now).await.unwrap(), 2);
+    let reclaimed = store.claim_outbox(outbox_claim("a", 10, now)).await.unwrap();
     assert_eq!(reclaimed.dead, []);
-    let claimed_ids = reclaimed
-        .rows
-        .iter()
-        .map(|row| (row.outbox_id, row.attempts));
+    let claimed_ids = reclaimed.rows.iter().map(|row| (row.outbox_id, row.attempts));
     let fences = [1, MAX_REPAIRED_ATTEMPTS + 1];
-    assert!(
-        claimed_ids.eq(requeued.into_iter().zip(fences)),
-        "{reclaimed:?}"
-    );
+    assert!(claimed_ids.eq(requeued.into_iter().zip(fences)), "{reclaimed:?}");
 }
 
 /// A month with a damaged row cannot be checked for pins, so it is kept. The next month is dropped.
@@ -122,9 +101,7 @@ pub(crate) async fn unreadable_month_does_not_pin_others(
     let mut first = TestExecution::with_id(1_000_000);
     first.append_to(store, first.start_request()).await.unwrap();
     write_ended_run(store, run_in_month(8, 1)).await;
-    run_sql(format!(
-        "UPDATE {schema}execution SET execution_id = 0 WHERE execution_id = 1000000"
-    ));
+    run_sql(format!("UPDATE {schema}execution SET execution_id = 0 WHERE execution_id = 1000000"));
     let report = run_purge(store, &purge_before_november(store).await).await;
     assert_eq!(partition_names(&report.skipped), ["event_y2024m01"]);
     assert_eq!(partition_names(&report.dropped), ["event_y2026m08"]);

@@ -35,17 +35,11 @@ pub(crate) fn idempotency_record(key: &str, body: &str, expires: &str) -> Idempo
 }
 
 fn start_with_dedup(number: i64, reservation: DedupReservation) -> AppendRequest {
-    AppendRequest {
-        dedup: Some(reservation),
-        ..TestExecution::new(number).start_request()
-    }
+    AppendRequest { dedup: Some(reservation), ..TestExecution::new(number).start_request() }
 }
 
 async fn execution_exists(store: &dyn Store, number: i64) -> bool {
-    let execution = store
-        .find_execution(TestExecution::new(number).id)
-        .await
-        .unwrap();
+    let execution = store.find_execution(TestExecution::new(number).id).await.unwrap();
     execution.is_some()
 }
 
@@ -59,30 +53,20 @@ pub(crate) async fn dedup_key_starts_one_execution(fixture: &StoreFixture) {
     let first = start_with_dedup(1, dedup_reservation("m", "body", "12:00:00"));
     append_one(store, first.clone()).await.unwrap();
     // The same start again, as after a lost answer.
-    assert_eq!(
-        append_one(store, first).await,
-        Err(AppendError::AlreadyExists)
-    );
+    assert_eq!(append_one(store, first).await, Err(AppendError::AlreadyExists));
     let repeated = start_with_dedup(2, dedup_reservation("m", "body", "12:01:00"));
     assert_eq!(append_one(store, repeated).await, duplicate_error(1));
     let other = start_with_dedup(3, dedup_reservation("m", "other", "12:01:00"));
-    let mismatch = AppendError::DedupMismatch {
-        execution_id: TestExecution::new(1).id,
-    };
+    let mismatch = AppendError::DedupMismatch { execution_id: TestExecution::new(1).id };
     assert_eq!(append_one(store, other).await, Err(mismatch));
     assert!(!execution_exists(store, 2).await && !execution_exists(store, 3).await);
     // Another key, and the same key in another scope.
-    append_one(
-        store,
-        start_with_dedup(4, dedup_reservation("n", "body", "12:01:00")),
-    )
-    .await
-    .unwrap();
-    let mut other_scope = dedup_reservation("m", "body", "12:01:00");
-    other_scope.scope = 7;
-    append_one(store, start_with_dedup(5, other_scope))
+    append_one(store, start_with_dedup(4, dedup_reservation("n", "body", "12:01:00")))
         .await
         .unwrap();
+    let mut other_scope = dedup_reservation("m", "body", "12:01:00");
+    other_scope.scope = 7;
+    append_one(store, start_with_dedup(5, other_scope)).await.unwrap();
 
     // The same outcomes, queried before an append.
     for (key, body, seen, has_seen) in [
@@ -91,10 +75,7 @@ pub(crate) async fn dedup_key_starts_one_execution(fixture: &StoreFixture) {
         ("m", "body", "12:05:00", false),
         ("o", "body", "12:01:00", false),
     ] {
-        let seen = store
-            .has_seen_message(dedup_reservation(key, body, seen))
-            .await
-            .unwrap();
+        let seen = store.has_seen_message(dedup_reservation(key, body, seen)).await.unwrap();
         assert_eq!(seen, has_seen, "{key} {body}");
     }
 
@@ -103,36 +84,24 @@ pub(crate) async fn dedup_key_starts_one_execution(fixture: &StoreFixture) {
         dedup: Some(dedup_reservation("x", "body", "12:00:00")),
         ..run.step_request()
     };
-    assert_eq!(
-        append_one(store, late).await,
-        Err(InvalidAppend::DedupWithoutStart.into())
-    );
+    assert_eq!(append_one(store, late).await, Err(InvalidAppend::DedupWithoutStart.into()));
 }
 
 pub(crate) async fn dedup_window_ends_exactly(fixture: &StoreFixture) {
     let store = &*fixture.store;
-    append_one(
-        store,
-        start_with_dedup(1, dedup_reservation("m", "body", "12:00:00")),
-    )
-    .await
-    .unwrap();
+    append_one(store, start_with_dedup(1, dedup_reservation("m", "body", "12:00:00")))
+        .await
+        .unwrap();
     let inside = start_with_dedup(2, dedup_reservation("m", "body", "12:04:59.999999"));
     assert_eq!(append_one(store, inside).await, duplicate_error(1));
     // Later messages do not move the end of the window.
-    append_one(
-        store,
-        start_with_dedup(3, dedup_reservation("m", "other", "12:05:00")),
-    )
-    .await
-    .unwrap();
+    append_one(store, start_with_dedup(3, dedup_reservation("m", "other", "12:05:00")))
+        .await
+        .unwrap();
     // The window of the message that started the execution applies.
     let mut short = dedup_reservation("m", "other", "12:09:00");
     short.expires_at = test_time("12:09:01");
-    assert_eq!(
-        append_one(store, start_with_dedup(4, short)).await,
-        duplicate_error(3)
-    );
+    assert_eq!(append_one(store, start_with_dedup(4, short)).await, duplicate_error(3));
     let inside = start_with_dedup(5, dedup_reservation("m", "other", "12:09:59.999999"));
     assert_eq!(append_one(store, inside).await, duplicate_error(3));
 }
@@ -182,10 +151,7 @@ pub(crate) async fn racing_messages_start_one_execution(fixture: &StoreFixture) 
             }
         }
         let winner = fixture.store.find_execution(winners[0]).await.unwrap();
-        assert!(
-            winner.is_some(),
-            "the execution named in all answers exists"
-        );
+        assert!(winner.is_some(), "the execution named in all answers exists");
     }
 }
 
@@ -197,10 +163,7 @@ pub(crate) async fn messages_of_one_call_are_deduplicated(fixture: &StoreFixture
         .zip(bodies)
         .map(|(number, body)| start_with_dedup(number, dedup_reservation("m", body, "12:00:00")))
         .collect();
-    appends.push(start_with_dedup(
-        4,
-        dedup_reservation("n", "body", "12:00:00"),
-    ));
+    appends.push(start_with_dedup(4, dedup_reservation("n", "body", "12:00:00")));
     appends.push(TestExecution::new(5).start_request());
     let mut results = store.append_events(appends).await;
     assert!(results[3].is_ok() && results[4].is_ok(), "{results:?}");
@@ -247,10 +210,7 @@ pub(crate) async fn idempotent_request_has_one_effect(fixture: &StoreFixture) {
     let replay = Err(AppendError::AlreadyAnswered(Box::new(answered.clone())));
     assert_eq!(send(2, record.clone(), "12:30:00").await, replay);
     let other = idempotency_record("k", "other", "13:00:00");
-    assert_eq!(
-        send(3, other, "12:30:00").await,
-        Err(AppendError::IdempotencyMismatch)
-    );
+    assert_eq!(send(3, other, "12:30:00").await, Err(AppendError::IdempotencyMismatch));
     let read = |now: &'static str| {
         let (tenant, record) = (tenant.clone(), record.clone());
         async move {
@@ -269,9 +229,7 @@ pub(crate) async fn idempotent_request_has_one_effect(fixture: &StoreFixture) {
     let mut other_route = record.clone();
     other_route.route = Text::from("POST /api/signals");
     send(4, other_route, "12:30:00").await.unwrap();
-    send(5, idempotency_record("k", "other", "14:00:00"), "13:00:00")
-        .await
-        .unwrap();
+    send(5, idempotency_record("k", "other", "14:00:00"), "13:00:00").await.unwrap();
 
     // The effect of a request may be any append, not only a start.
     let mut run = TestExecution::create_started(store, 6).await;

@@ -13,10 +13,7 @@ use crate::{FeedLimit, Store};
 async fn read_whole_feed(store: &dyn Store, after: &mut FeedPosition) -> Vec<StoredEvent> {
     let mut all = Vec::new();
     loop {
-        let batch = store
-            .read_feed(*after, FeedLimit::clamped(4))
-            .await
-            .unwrap();
+        let batch = store.read_feed(*after, FeedLimit::clamped(4)).await.unwrap();
         *after = batch.next;
         all.extend(batch.events);
         if !batch.is_full {
@@ -58,17 +55,11 @@ pub(crate) async fn feed_delivers_each_event_once_in_order(fixture: &StoreFixtur
     assert_each_event_once(&events, &expected);
     assert_eq!(read_whole_feed(store, &mut after).await, []);
     let log = store
-        .read_events(
-            runs[0].id,
-            noetl_types::ExecutionVersion::EMPTY,
-            crate::LogPageLimit::MAX,
-        )
+        .read_events(runs[0].id, noetl_types::ExecutionVersion::EMPTY, crate::LogPageLimit::MAX)
         .await
         .unwrap();
-    let run_events: Vec<_> = events
-        .into_iter()
-        .filter(|event| event.record.event.execution_id == runs[0].id)
-        .collect();
+    let run_events: Vec<_> =
+        events.into_iter().filter(|event| event.record.event.execution_id == runs[0].id).collect();
     assert_eq!(run_events, log);
 }
 
@@ -89,9 +80,7 @@ pub(crate) async fn follower_misses_nothing_while_writers_race(fixture: &StoreFi
     while writers.join_next().await.is_some() {
         events.extend(read_whole_feed(&*fixture.store, &mut after).await);
     }
-    let expected = (0..8)
-        .map(|number| (TestExecution::new(number).id, 12))
-        .collect();
+    let expected = (0..8).map(|number| (TestExecution::new(number).id, 12)).collect();
     // Other commits in the same cluster may briefly hold back the end of the feed.
     while events.len() < 96 {
         events.extend(read_whole_feed(&*fixture.store, &mut after).await);

@@ -93,11 +93,7 @@ impl TestExecution {
 
     /// Returns an execution with a given id, such as one of another month.
     pub(crate) fn with_id(id: i64) -> Self {
-        Self {
-            id: ExecutionId::new(id).unwrap(),
-            head: LogHead::START,
-            last_id: id,
-        }
+        Self { id: ExecutionId::new(id).unwrap(), head: LogHead::START, last_id: id }
     }
 
     /// Returns an execution whose start is already appended.
@@ -120,10 +116,7 @@ impl TestExecution {
     pub(crate) fn start_request(&self) -> AppendRequest {
         let mut run = self.clone();
         let event = run.next_event(EventType::PlaybookStarted);
-        AppendRequest {
-            start: Some(execution_facts()),
-            ..run.append_request(vec![event])
-        }
+        AppendRequest { start: Some(execution_facts()), ..run.append_request(vec![event]) }
     }
 
     pub(crate) fn append_request(&self, events: Vec<NewEvent>) -> AppendRequest {

@@ -58,21 +58,12 @@ pub(crate) async fn tokens_are_found_by_prefix(fixture: &StoreFixture) {
         let tenant_id = if number == 1 { &acme } else { &other };
         assert_eq!(found.unwrap(), Some(api_token(number, tenant_id)));
     }
-    assert_eq!(
-        store.find_token(&"prefix2".into()).await.unwrap(),
-        Some(bare)
-    );
+    assert_eq!(store.find_token(&"prefix2".into()).await.unwrap(), Some(bare));
     assert_eq!(store.find_token(&"prefix".into()).await.unwrap(), None);
 
     // A taken id or prefix is refused.
-    let same_id = ApiToken {
-        prefix: "fresh".into(),
-        ..api_token(1, &other)
-    };
-    let same_prefix = ApiToken {
-        prefix: "prefix1".into(),
-        ..api_token(9, &other)
-    };
+    let same_id = ApiToken { prefix: "fresh".into(), ..api_token(1, &other) };
+    let same_prefix = ApiToken { prefix: "prefix1".into(), ..api_token(9, &other) };
     assert!(!store.put_token(same_id).await.unwrap());
     assert!(!store.put_token(same_prefix).await.unwrap());
     let found = store.find_token(&"prefix1".into()).await.unwrap();
@@ -81,9 +72,7 @@ pub(crate) async fn tokens_are_found_by_prefix(fixture: &StoreFixture) {
     let page = PageLimit::clamped(1);
     let first = store.list_tokens(&acme, None, page).await.unwrap();
     assert_eq!(first, [api_token(1, &acme)]);
-    let rest = store
-        .list_tokens(&acme, Some(token_id(1)), PageLimit::MAX)
-        .await;
+    let rest = store.list_tokens(&acme, Some(token_id(1)), PageLimit::MAX).await;
     let rest: Vec<TokenId> = rest.unwrap().iter().map(|it| it.token_id).collect();
     assert_eq!(rest, [token_id(2)]);
 }
@@ -93,9 +82,7 @@ pub(crate) async fn token_is_revoked_once_by_its_tenant(fixture: &StoreFixture) 
     let (acme, other) = (parse_tenant("acme"), TenantId::default());
     store.put_token(api_token(1, &acme)).await.unwrap();
     let revoke = |tenant_id: TenantId, number, time: &'static str| async move {
-        let revoked = store
-            .revoke_token(&tenant_id, token_id(number), test_time(time))
-            .await;
+        let revoked = store.revoke_token(&tenant_id, token_id(number), test_time(time)).await;
         revoked.unwrap().map(|token| token.revoked_at)
     };
     assert_eq!(revoke(other, 1, "12:01:00").await, None);
@@ -103,18 +90,9 @@ pub(crate) async fn token_is_revoked_once_by_its_tenant(fixture: &StoreFixture) 
     let since = Some(Some(test_time("12:02:00")));
     assert_eq!(revoke(acme.clone(), 1, "12:02:00").await, since);
     assert_eq!(revoke(acme.clone(), 1, "12:03:00").await, since);
-    store
-        .record_token_use(token_id(1), test_time("12:05:00"))
-        .await
-        .unwrap();
-    store
-        .record_token_use(token_id(1), test_time("12:04:00"))
-        .await
-        .unwrap();
-    store
-        .record_token_use(token_id(8), test_time("12:04:00"))
-        .await
-        .unwrap();
+    store.record_token_use(token_id(1), test_time("12:05:00")).await.unwrap();
+    store.record_token_use(token_id(1), test_time("12:04:00")).await.unwrap();
+    store.record_token_use(token_id(8), test_time("12:04:00")).await.unwrap();
     let expected = ApiToken {
         revoked_at: Some(test_time("12:02:00")),
         last_used_at: Some(test_time("12:05:00")),
@@ -145,14 +123,8 @@ pub(crate) async fn servers_share_one_secret(fixture: &StoreFixture) {
         tasks.spawn(async move { store.get_or_init_shared_secret(fresh).await.unwrap() });
     }
     let secrets = tasks.join_all().await;
-    assert!(
-        secrets.iter().all(|secret| *secret == secrets[0]),
-        "{secrets:?}"
-    );
-    let later = fixture
-        .store
-        .get_or_init_shared_secret("another one".into())
-        .await;
+    assert!(secrets.iter().all(|secret| *secret == secrets[0]), "{secrets:?}");
+    let later = fixture.store.get_or_init_shared_secret("another one".into()).await;
     assert_eq!(later.unwrap(), secrets[0]);
 }
 
@@ -192,20 +164,14 @@ fn new_secret_audit_entry(
 }
 
 async fn read_audit_log(store: &dyn Store, tenant_id: &TenantId) -> Vec<AuditEntry> {
-    let mut entries = store
-        .list_audit_entries(tenant_id, None, PageLimit::MAX)
-        .await
-        .unwrap();
+    let mut entries = store.list_audit_entries(tenant_id, None, PageLimit::MAX).await.unwrap();
     entries.reverse();
     entries
 }
 
 fn is_chain_intact(entries: &[AuditEntry]) -> bool {
     let previous = std::iter::once(None).chain(entries.iter().map(Some));
-    entries
-        .iter()
-        .zip(previous)
-        .all(|(entry, previous_entry)| entry.is_next_after(previous_entry))
+    entries.iter().zip(previous).all(|(entry, previous_entry)| entry.is_next_after(previous_entry))
 }
 
 pub(crate) async fn audit_log_is_hash_chained(fixture: &StoreFixture) {
@@ -218,31 +184,17 @@ pub(crate) async fn audit_log_is_hash_chained(fixture: &StoreFixture) {
         secret: Some(SecretAuditDetails::new(SecretOperation::Rotate)),
         ..new_audit_entry(2, &acme)
     };
-    let first = vec![
-        new_audit_entry(1, &acme),
-        new_audit_entry(5, &other),
-        bare.clone(),
-    ];
+    let first = vec![new_audit_entry(1, &acme), new_audit_entry(5, &other), bare.clone()];
     store.append_audit_log(first.clone()).await.unwrap();
     // A caller that does not know the outcome sends the entries again.
     store.append_audit_log(first).await.unwrap();
-    store
-        .append_audit_log(vec![new_audit_entry(3, &acme)])
-        .await
-        .unwrap();
+    store.append_audit_log(vec![new_audit_entry(3, &acme)]).await.unwrap();
     store.append_audit_log(Vec::new()).await.unwrap();
     let entries = read_audit_log(store, &acme).await;
-    let numbered: Vec<_> = entries
-        .iter()
-        .map(|it| (it.seq, it.content.clone()))
-        .collect();
+    let numbered: Vec<_> = entries.iter().map(|it| (it.seq, it.content.clone())).collect();
     assert_eq!(
         numbered,
-        [
-            (1, new_audit_entry(1, &acme)),
-            (2, bare),
-            (3, new_audit_entry(3, &acme))
-        ]
+        [(1, new_audit_entry(1, &acme)), (2, bare), (3, new_audit_entry(3, &acme))]
     );
     assert!(is_chain_intact(&entries));
     assert!(is_chain_intact(&read_audit_log(store, &other).await));
@@ -264,10 +216,7 @@ pub(crate) async fn audit_log_is_hash_chained(fixture: &StoreFixture) {
     let limit = PageLimit::clamped(2);
     let newest = store.list_audit_entries(&acme, None, limit).await.unwrap();
     assert_eq!(newest.iter().map(|it| it.seq).collect::<Vec<_>>(), [3, 2]);
-    let older = store
-        .list_audit_entries(&acme, Some(2), limit)
-        .await
-        .unwrap();
+    let older = store.list_audit_entries(&acme, Some(2), limit).await.unwrap();
     assert_eq!(older.iter().map(|it| it.seq).collect::<Vec<_>>(), [1]);
 }
 
@@ -308,10 +257,7 @@ pub(crate) async fn secret_audit_entries_are_listed_newest_first(fixture: &Store
     store.append_audit_log(entries).await.unwrap();
     let list = async |filter: SecretAuditFilter, limit: u32| {
         let limit = PageLimit::clamped(limit.into());
-        let found = store
-            .list_secret_audit_entries(filter, limit)
-            .await
-            .unwrap();
+        let found = store.list_secret_audit_entries(filter, limit).await.unwrap();
         let ids = found.iter().map(|it| it.content.audit_id.get());
         (ids.collect::<Vec<_>>(), found)
     };
@@ -319,33 +265,17 @@ pub(crate) async fn secret_audit_entries_are_listed_newest_first(fixture: &Store
     let (ids, entries) = list(all(), 10).await;
     assert_eq!(ids, [4, 3, 2, 1]);
     assert_eq!(entries[0].content, rotated);
-    assert_eq!(
-        entries[1].content,
-        new_secret_audit_entry(3, &acme, "api", 9)
-    );
+    assert_eq!(entries[1].content, new_secret_audit_entry(3, &acme, "api", 9));
     assert_eq!(list(all(), 2).await.0, [4, 3]);
     let second = |number: i64| Timestamp::from_unix_ms(number * 1_000).unwrap();
-    let for_credential = |credential: &str| SecretAuditFilter {
-        credential: Some(credential.into()),
-        ..all()
-    };
-    let by_execution = SecretAuditFilter {
-        execution_id: ExecutionId::new(9).ok(),
-        ..all()
-    };
-    let both = SecretAuditFilter {
-        execution_id: ExecutionId::new(9).ok(),
-        ..for_credential("api")
-    };
-    let middle = SecretAuditFilter {
-        from: Some(second(2)),
-        to: Some(second(3)),
-        ..all()
-    };
-    let rest = SecretAuditFilter {
-        before: Some((second(3), AuditId::new(3).unwrap())),
-        ..middle.clone()
-    };
+    let for_credential =
+        |credential: &str| SecretAuditFilter { credential: Some(credential.into()), ..all() };
+    let by_execution = SecretAuditFilter { execution_id: ExecutionId::new(9).ok(), ..all() };
+    let both =
+        SecretAuditFilter { execution_id: ExecutionId::new(9).ok(), ..for_credential("api") };
+    let middle = SecretAuditFilter { from: Some(second(2)), to: Some(second(3)), ..all() };
+    let rest =
+        SecretAuditFilter { before: Some((second(3), AuditId::new(3).unwrap())), ..middle.clone() };
     for (filter, ids) in [
         (for_credential("api"), vec![3, 1]),
         (for_credential("nobody"), vec![]),

@@ -26,31 +26,17 @@ pub(crate) fn keychain_entry(id: i64, tenant: &str, cache_key: &str) -> Keychain
 }
 
 pub(crate) fn keychain_put(entry: KeychainEntry) -> KeychainPut {
-    KeychainPut {
-        entry,
-        replaces: None,
-    }
+    KeychainPut { entry, replaces: None }
 }
 
 pub(crate) async fn keychain_replace_requires_current_version(fixture: &StoreFixture) {
     let store = &fixture.store;
     let first = keychain_entry(7, "default", "api:5:global");
-    assert!(
-        store
-            .put_keychain_entry(keychain_put(first.clone()))
-            .await
-            .unwrap()
-    );
-    for conflicting in [
-        keychain_entry(8, "default", "api:5:global"),
-        keychain_entry(7, "default", "api:5:local"),
-    ] {
-        assert!(
-            !store
-                .put_keychain_entry(keychain_put(conflicting))
-                .await
-                .unwrap()
-        );
+    assert!(store.put_keychain_entry(keychain_put(first.clone())).await.unwrap());
+    for conflicting in
+        [keychain_entry(8, "default", "api:5:global"), keychain_entry(7, "default", "api:5:local")]
+    {
+        assert!(!store.put_keychain_entry(keychain_put(conflicting)).await.unwrap());
     }
     let (tenant, other_tenant) = (TenantId::default(), TenantId::new("other").unwrap());
     let find = async |tenant_id: &TenantId| {
@@ -68,22 +54,14 @@ pub(crate) async fn keychain_replace_requires_current_version(fixture: &StoreFix
         expires_at: Timestamp::from_unix_ms(4_000).unwrap(),
         ..first.clone()
     };
-    let replace = |replaces| KeychainPut {
-        entry: second.clone(),
-        replaces: Some(replaces),
-    };
+    let replace = |replaces| KeychainPut { entry: second.clone(), replaces: Some(replaces) };
     assert!(!store.put_keychain_entry(replace(3)).await.unwrap());
     assert!(store.put_keychain_entry(replace(1)).await.unwrap());
     assert!(!store.put_keychain_entry(replace(1)).await.unwrap());
     assert_eq!(find(&tenant).await, Some(second));
     // The same key of another tenant is a different entry.
     let other_entry = keychain_entry(9, "other", "api:5:global");
-    assert!(
-        store
-            .put_keychain_entry(keychain_put(other_entry.clone()))
-            .await
-            .unwrap()
-    );
+    assert!(store.put_keychain_entry(keychain_put(other_entry.clone())).await.unwrap());
     let delete = async |tenant_id: &TenantId| {
         let deleted = store.delete_keychain_entry(tenant_id, "api:5:global").await;
         deleted.unwrap()
@@ -113,24 +91,17 @@ pub(crate) async fn keychain_entries_are_listed_by_page(fixture: &StoreFixture) 
         let ids = found.iter().map(|found| found.keychain_id.get());
         ids.collect::<Vec<_>>()
     };
-    let base = || KeychainFilter {
-        tenant_id: Some(TenantId::default()),
-        ..KeychainFilter::default()
-    };
+    let base =
+        || KeychainFilter { tenant_id: Some(TenantId::default()), ..KeychainFilter::default() };
     assert_eq!(ids(base(), 10).await, [1, 3, 4]);
     assert_eq!(ids(base(), 2).await, [1, 3]);
     let after = KeychainId::new(3).ok();
     assert_eq!(ids(KeychainFilter { after, ..base() }, 2).await, [4]);
     let catalog_id = CatalogId::new(5).ok();
-    let by_definition = KeychainFilter {
-        catalog_id,
-        ..base()
-    };
+    let by_definition = KeychainFilter { catalog_id, ..base() };
     assert_eq!(ids(by_definition, 10).await, [1, 4]);
-    let all_tenants = KeychainFilter {
-        excluded_kid: Some("k2".into()),
-        ..KeychainFilter::default()
-    };
+    let all_tenants =
+        KeychainFilter { excluded_kid: Some("k2".into()), ..KeychainFilter::default() };
     assert_eq!(ids(all_tenants, 10).await, [1, 2, 4]);
     let counts = store.count_secrets_by_key().await.unwrap();
     let expected = [("k1".into(), 3), ("k2".into(), 1)];

@@ -19,11 +19,7 @@ fn token_condition(number: u8) -> LeaseCondition {
 }
 
 fn command_fence(command_id: CommandId, attempt: u32, condition: LeaseCondition) -> Fence {
-    Fence {
-        command_id,
-        attempt,
-        condition,
-    }
+    Fence { command_id, attempt, condition }
 }
 
 fn close_append(run: &mut TestExecution, fence: Fence) -> AppendRequest {
@@ -34,11 +30,7 @@ fn close_append(run: &mut TestExecution, fence: Fence) -> AppendRequest {
         at: test_time("12:00:30"),
         error: None,
     };
-    AppendRequest {
-        fences: vec![fence],
-        commands: vec![change],
-        ..run.append_request(vec![event])
-    }
+    AppendRequest { fences: vec![fence], commands: vec![change], ..run.append_request(vec![event]) }
 }
 
 async fn leased_ids(store: &dyn Store, request: crate::LeaseRequest) -> Vec<CommandId> {
@@ -69,9 +61,7 @@ pub(crate) async fn fence_admits_only_lease_holder(fixture: &StoreFixture) {
     }
     // All fences must be satisfied. The first one that is not is reported.
     let mut append = close_append(&mut run, command_fence(id, 1, token_condition(7)));
-    append
-        .fences
-        .push(command_fence(other, 1, token_condition(7)));
+    append.fences.push(command_fence(other, 1, token_condition(7)));
     let result = run.append_to(store, append).await;
     assert_eq!(result, Err(AppendError::Fenced { command_id: other }));
 
@@ -81,10 +71,8 @@ pub(crate) async fn fence_admits_only_lease_holder(fixture: &StoreFixture) {
     let result = other_run.append_to(store, append).await;
     assert_eq!(result, Err(AppendError::Fenced { command_id: id }));
 
-    let append = close_append(
-        &mut run,
-        command_fence(id, 1, LeaseCondition::Worker(worker_id("w"))),
-    );
+    let append =
+        close_append(&mut run, command_fence(id, 1, LeaseCondition::Worker(worker_id("w"))));
     run.append_to(store, append).await.unwrap();
     let closed = store.find_command(id).await.unwrap().unwrap();
     assert_eq!(closed.status, CommandStatus::Completed);
@@ -108,9 +96,8 @@ pub(crate) async fn commands_are_leased_by_priority_and_fairness(fixture: &Store
         })
         .await;
     let c = second.issue_command(store).await;
-    let python = second
-        .issue_command_with(store, |command| command.tool_kind = Text::from("python"))
-        .await;
+    let python =
+        second.issue_command_with(store, |command| command.tool_kind = Text::from("python")).await;
     let in_system_pool = second
         .issue_command_with(store, |command| {
             command.pool = noetl_types::PoolName::system();
@@ -120,10 +107,7 @@ pub(crate) async fn commands_are_leased_by_priority_and_fairness(fixture: &Store
     let mut only_python = lease_request("w", 1, 5);
     only_python.kinds = Some(vec![Text::from("python"), Text::from("shell")]);
     assert_eq!(leased_ids(store, only_python).await, [python]);
-    assert_eq!(
-        leased_ids(store, lease_request("w", 1, 3)).await,
-        [urgent, a, c]
-    );
+    assert_eq!(leased_ids(store, lease_request("w", 1, 3)).await, [urgent, a, c]);
     assert_eq!(leased_ids(store, lease_request("w", 1, 3)).await, [b]);
     assert_eq!(leased_ids(store, lease_request("w", 1, 3)).await, []);
     let mut system = lease_request("w", 1, 3);
@@ -140,9 +124,7 @@ pub(crate) async fn commands_are_leased_by_priority_and_fairness(fixture: &Store
 pub(crate) async fn held_and_early_commands_are_not_leased(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let mut run = TestExecution::create_started(store, 1).await;
-    let held = run
-        .issue_command_with(store, |command| command.held = true)
-        .await;
+    let held = run.issue_command_with(store, |command| command.held = true).await;
     let early = run
         .issue_command_with(store, |command| {
             command.not_before = Some(test_time("12:00:00.000001"));
@@ -154,10 +136,7 @@ pub(crate) async fn held_and_early_commands_are_not_leased(fixture: &StoreFixtur
     assert_eq!(leased_ids(store, later).await, [early]);
     let event = run.next_event(EventType::PlaybookResumed);
     let append = AppendRequest {
-        commands: vec![CommandChange::Hold {
-            command_id: held,
-            held: false,
-        }],
+        commands: vec![CommandChange::Hold { command_id: held, held: false }],
         ..run.append_request(vec![event])
     };
     run.append_to(store, append).await.unwrap();
@@ -243,14 +222,9 @@ pub(crate) async fn lease_extension_is_capped_by_deadline(fixture: &StoreFixture
             command.deadline = Some(Millis::from_secs(40));
         })
         .await;
-    let leased = store
-        .lease_commands(lease_request("w", 3, 2))
-        .await
-        .unwrap();
-    let ends: Vec<Timestamp> = leased
-        .iter()
-        .filter_map(|leased| leased.command.lease.map(|lease| lease.until))
-        .collect();
+    let leased = store.lease_commands(lease_request("w", 3, 2)).await.unwrap();
+    let ends: Vec<Timestamp> =
+        leased.iter().filter_map(|leased| leased.command.lease.map(|lease| lease.until)).collect();
     assert_eq!(ends, [test_time("12:01:00"), test_time("12:00:40")]);
     let fences = vec![
         command_fence(unbounded, 1, token_condition(3)),
@@ -258,10 +232,7 @@ pub(crate) async fn lease_extension_is_capped_by_deadline(fixture: &StoreFixture
         command_fence(unbounded, 1, token_condition(4)),
         command_fence(CommandId::new(1).unwrap(), 1, token_condition(3)),
     ];
-    let extended = store
-        .extend_leases(fences, test_time("12:05:00"))
-        .await
-        .unwrap();
+    let extended = store.extend_leases(fences, test_time("12:05:00")).await.unwrap();
     assert_eq!(
         extended,
         [
@@ -292,35 +263,17 @@ pub(crate) async fn expired_lease_is_requeued_once(fixture: &StoreFixture) {
     let limit = PageLimit::default();
     let mut run = TestExecution::create_started(store, 1).await;
     let id = run.issue_command(store).await;
-    store
-        .lease_commands(lease_request("w", 3, 1))
-        .await
-        .unwrap();
-    assert_eq!(
-        store
-            .list_expired_leases(test_time("12:00:59"), limit)
-            .await
-            .unwrap(),
-        []
-    );
-    let expired = store
-        .list_expired_leases(test_time("12:02:00"), limit)
-        .await
-        .unwrap();
+    store.lease_commands(lease_request("w", 3, 1)).await.unwrap();
+    assert_eq!(store.list_expired_leases(test_time("12:00:59"), limit).await.unwrap(), []);
+    let expired = store.list_expired_leases(test_time("12:02:00"), limit).await.unwrap();
     assert_eq!(expired.len(), 1);
     assert_eq!(expired[0].command_id, id);
 
     // The worker was only slow: its heartbeat arrives before the reaper's append.
     let extended = store
-        .extend_leases(
-            vec![command_fence(id, 1, token_condition(3))],
-            test_time("12:03:00"),
-        )
+        .extend_leases(vec![command_fence(id, 1, token_condition(3))], test_time("12:03:00"))
         .await;
-    assert_eq!(
-        extended.unwrap(),
-        [LeaseExtension::Until(test_time("12:03:00"))]
-    );
+    assert_eq!(extended.unwrap(), [LeaseExtension::Until(test_time("12:03:00"))]);
     let append = requeue_append(&mut run, id, test_time("12:02:00"));
     let result = run.append_to(store, append).await;
     assert_eq!(result, Err(AppendError::Fenced { command_id: id }));
@@ -349,41 +302,13 @@ pub(crate) async fn released_lease_does_not_count_as_attempt(fixture: &StoreFixt
     let store = &*fixture.store;
     let mut run = TestExecution::create_started(store, 1).await;
     let id = run.issue_command(store).await;
-    store
-        .lease_commands(lease_request("w", 3, 1))
-        .await
-        .unwrap();
-    let releases = |condition| {
-        vec![LeaseRelease {
-            fence: command_fence(id, 1, condition),
-            not_before: None,
-        }]
-    };
-    assert_eq!(
-        store
-            .release_leases(releases(token_condition(4)))
-            .await
-            .unwrap(),
-        [false]
-    );
-    assert_eq!(
-        store
-            .release_leases(releases(token_condition(3)))
-            .await
-            .unwrap(),
-        [true]
-    );
-    assert_eq!(
-        store
-            .release_leases(releases(token_condition(3)))
-            .await
-            .unwrap(),
-        [false]
-    );
-    let leased = store
-        .lease_commands(lease_request("v", 5, 1))
-        .await
-        .unwrap();
+    store.lease_commands(lease_request("w", 3, 1)).await.unwrap();
+    let releases =
+        |condition| vec![LeaseRelease { fence: command_fence(id, 1, condition), not_before: None }];
+    assert_eq!(store.release_leases(releases(token_condition(4))).await.unwrap(), [false]);
+    assert_eq!(store.release_leases(releases(token_condition(3))).await.unwrap(), [true]);
+    assert_eq!(store.release_leases(releases(token_condition(3))).await.unwrap(), [false]);
+    let leased = store.lease_commands(lease_request("v", 5, 1)).await.unwrap();
     assert_eq!(leased[0].command.attempt, 1);
     // The attempt is equal, but the token differs.
     let append = close_append(&mut run, command_fence(id, 1, token_condition(3)));
@@ -404,18 +329,12 @@ pub(crate) async fn command_is_issued_with_eager_lease(fixture: &StoreFixture) {
     request.max_commands = LeaseBatchSize::MAX;
     assert_eq!(leased_ids(store, request).await, []);
     let command = store.find_command(id).await.unwrap().unwrap();
-    assert_eq!(
-        (command.status, command.attempt),
-        (CommandStatus::Claimed, 1)
-    );
+    assert_eq!((command.status, command.attempt), (CommandStatus::Claimed, 1));
     assert_eq!(command.lease.unwrap().until, test_time("12:00:50"));
     let event = run.next_event(EventType::CommandStarted);
     let append = AppendRequest {
         fences: vec![command_fence(id, 1, token_condition(6))],
-        commands: vec![CommandChange::Run {
-            command_id: id,
-            at: test_time("12:00:01"),
-        }],
+        commands: vec![CommandChange::Run { command_id: id, at: test_time("12:00:01") }],
         ..run.append_request(vec![event])
     };
     run.append_to(store, append).await.unwrap();
@@ -430,26 +349,20 @@ pub(crate) async fn command_is_leased_by_id_once(fixture: &StoreFixture) {
     let store = &fixture.store;
     let mut run = TestExecution::create_started(&**store, 1).await;
     let id = run.issue_command(&**store).await;
-    let held = run
-        .issue_command_with(&**store, |command| command.held = true)
-        .await;
+    let held = run.issue_command_with(&**store, |command| command.held = true).await;
     let early = run
         .issue_command_with(&**store, |command| {
             command.not_before = Some(test_time("12:00:01"));
         })
         .await;
     for command_id in [held, early] {
-        let outcome = store
-            .try_lease_command(command_id, lease_terms("w", 1))
-            .await
-            .unwrap()
-            .unwrap();
+        let outcome =
+            store.try_lease_command(command_id, lease_terms("w", 1)).await.unwrap().unwrap();
         assert!(!outcome.is_granted);
         assert_eq!(outcome.leased.command.attempt, 0);
     }
-    let missing_outcome = store
-        .try_lease_command(CommandId::new(5).unwrap(), lease_terms("w", 1))
-        .await;
+    let missing_outcome =
+        store.try_lease_command(CommandId::new(5).unwrap(), lease_terms("w", 1)).await;
     assert_eq!(missing_outcome.unwrap(), None);
 
     let mut tasks = JoinSet::new();
@@ -457,10 +370,7 @@ pub(crate) async fn command_is_leased_by_id_once(fixture: &StoreFixture) {
         let store = Arc::clone(store);
         tasks.spawn(async move {
             let name = format!("w{number}");
-            let outcome = store
-                .try_lease_command(id, lease_terms(&name, number))
-                .await
-                .unwrap();
+            let outcome = store.try_lease_command(id, lease_terms(&name, number)).await.unwrap();
             (name, outcome.unwrap())
         });
     }
@@ -470,29 +380,17 @@ pub(crate) async fn command_is_leased_by_id_once(fixture: &StoreFixture) {
     assert!(winners.next().is_none());
     let command = &outcome.leased.command;
     assert_eq!(command.worker, Some(worker_id(winner)));
-    assert_eq!(
-        (command.status, command.attempt),
-        (CommandStatus::Claimed, 1)
-    );
+    assert_eq!((command.status, command.attempt), (CommandStatus::Claimed, 1));
     assert_eq!(command.lease.unwrap().until, test_time("12:01:00"));
     let issued = outcome.leased.issued.event.event_id;
     assert_eq!(CommandId::from(issued), id);
     // Later requests return the current lease.
-    let late = store
-        .try_lease_command(id, lease_terms("late", 99))
-        .await
-        .unwrap()
-        .unwrap();
+    let late = store.try_lease_command(id, lease_terms("late", 99)).await.unwrap().unwrap();
     assert_eq!(late.leased.command, *command);
-    assert_eq!(
-        store.find_command(id).await.unwrap().as_ref(),
-        Some(command)
-    );
+    assert_eq!(store.find_command(id).await.unwrap().as_ref(), Some(command));
 
     let stored = store.find_event(run.id, id.into()).await.unwrap().unwrap();
     assert_eq!(stored.record, outcome.leased.issued);
-    let missing = store
-        .find_event(run.id, CommandId::new(5).unwrap().into())
-        .await;
+    let missing = store.find_event(run.id, CommandId::new(5).unwrap().into()).await;
     assert_eq!(missing.unwrap(), None);
 }

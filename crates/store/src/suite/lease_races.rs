@@ -65,10 +65,7 @@ fn report_event(leased: &LeasedCommand, number: u8, event_type: EventType) -> Ne
 async fn worker_loop(store: Arc<dyn Store>, number: u8) {
     let mut round = 0;
     loop {
-        let leased = store
-            .lease_commands(lease_request("w", number, 3))
-            .await
-            .unwrap();
+        let leased = store.lease_commands(lease_request("w", number, 3)).await.unwrap();
         if leased.is_empty() && are_commands_completed(&*store).await {
             return;
         }
@@ -80,10 +77,8 @@ async fn worker_loop(store: Arc<dyn Store>, number: u8) {
                 attempt: command.attempt,
                 condition: LeaseCondition::Token(LeaseToken::from_bytes([number; 16])),
             };
-            let extensions = store
-                .extend_leases(vec![fence.clone()], test_time("12:01:00"))
-                .await
-                .unwrap();
+            let extensions =
+                store.extend_leases(vec![fence.clone()], test_time("12:01:00")).await.unwrap();
             if round % 3 == 0 || extensions == [LeaseExtension::Lost] {
                 continue;
             }
@@ -103,20 +98,14 @@ async fn worker_loop(store: Arc<dyn Store>, number: u8) {
 async fn reaper_loop(store: Arc<dyn Store>) {
     let now = test_time("12:01:00");
     while !are_commands_completed(&*store).await {
-        for command in store
-            .list_expired_leases(now, PageLimit::default())
-            .await
-            .unwrap()
-        {
+        for command in store.list_expired_leases(now, PageLimit::default()).await.unwrap() {
             let fence = Fence {
                 command_id: command.command_id,
                 attempt: command.attempt,
                 condition: LeaseCondition::ExpiredBy(now),
             };
-            let requeue = CommandChange::Requeue {
-                command_id: command.command_id,
-                not_before: None,
-            };
+            let requeue =
+                CommandChange::Requeue { command_id: command.command_id, not_before: None };
             let issued = store
                 .read_events(
                     command.execution_id,
@@ -126,10 +115,7 @@ async fn reaper_loop(store: Arc<dyn Store>) {
                 .await
                 .unwrap()
                 .remove(0);
-            let leased = LeasedCommand {
-                command,
-                issued: issued.record,
-            };
+            let leased = LeasedCommand { command, issued: issued.record };
             let event = report_event(&leased, 0, EventType::CommandExpired);
             append_report(&*store, event, fence, requeue).await;
         }
@@ -171,10 +157,7 @@ pub(crate) async fn every_command_completes_exactly_once(fixture: &StoreFixture)
     let mut completed: BTreeMap<CommandId, u32> = BTreeMap::new();
     for number in 1..=RUN_COUNT {
         let id = TestExecution::new(number).id;
-        let log = fixture
-            .store
-            .read_events(id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-            .await;
+        let log = fixture.store.read_events(id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
         let log = log.unwrap();
         verify_chain(&log).unwrap();
         for event in log.iter().map(|stored| &stored.record.event) {

@@ -12,10 +12,7 @@ use crate::{
 async fn listed_numbers(store: &dyn Store, filter: ExecutionFilter) -> Vec<i64> {
     let page = store.list_executions(filter).await.unwrap();
     let number = |id: i64| (id - TestExecution::new(0).id.get()) / 1_000_000;
-    page.executions
-        .iter()
-        .map(|execution| number(execution.execution_id.get()))
-        .collect()
+    page.executions.iter().map(|execution| number(execution.execution_id.get())).collect()
 }
 
 async fn start_execution(
@@ -41,10 +38,7 @@ pub(crate) async fn pages_through_executions(fixture: &StoreFixture) {
         })
         .await;
     }
-    let mut filter = ExecutionFilter {
-        limit: PageLimit::new(3).unwrap(),
-        ..all_executions()
-    };
+    let mut filter = ExecutionFilter { limit: PageLimit::new(3).unwrap(), ..all_executions() };
     let mut pages = Vec::new();
     loop {
         let page = store.list_executions(filter.clone()).await.unwrap();
@@ -75,10 +69,7 @@ pub(crate) async fn filters_executions(fixture: &StoreFixture) {
     ended.append_to(store, append).await.unwrap();
 
     assert_eq!(listed_numbers(store, all_executions()).await, [5, 3, 2, 1]);
-    let with_status = |status| ExecutionFilter {
-        status: Some(status),
-        ..all_executions()
-    };
+    let with_status = |status| ExecutionFilter { status: Some(status), ..all_executions() };
     let completed = with_status(ExecutionStatus::Completed);
     assert_eq!(listed_numbers(store, completed).await, [5]);
     let failed = with_status(ExecutionStatus::Failed);
@@ -89,15 +80,10 @@ pub(crate) async fn filters_executions(fixture: &StoreFixture) {
         ..all_executions()
     };
     assert_eq!(listed_numbers(store, by_path).await, [2, 1]);
-    let by_parent = ExecutionFilter {
-        parent_execution_id: Some(parent.id),
-        ..all_executions()
-    };
+    let by_parent = ExecutionFilter { parent_execution_id: Some(parent.id), ..all_executions() };
     assert_eq!(listed_numbers(store, by_parent).await, [2]);
-    let by_tenant = ExecutionFilter {
-        tenant_id: TenantId::new("acme").unwrap(),
-        ..all_executions()
-    };
+    let by_tenant =
+        ExecutionFilter { tenant_id: TenantId::new("acme").unwrap(), ..all_executions() };
     assert_eq!(listed_numbers(store, by_tenant).await, [4]);
 }
 
@@ -112,26 +98,10 @@ pub(crate) async fn runtimes_register_and_heartbeat(fixture: &StoreFixture) {
         now: test_time(time),
     };
     let pool = RuntimeKind::WorkerPool;
-    let first = store
-        .register_runtime(runtime(1, "b", "12:00:00"))
-        .await
-        .unwrap();
-    store
-        .register_runtime(runtime(2, "a", "12:00:00"))
-        .await
-        .unwrap();
-    assert!(
-        store
-            .record_heartbeat(pool, &"a".into(), test_time("12:01:00"))
-            .await
-            .unwrap()
-    );
-    assert!(
-        !store
-            .record_heartbeat(pool, &"c".into(), test_time("12:01:00"))
-            .await
-            .unwrap()
-    );
+    let first = store.register_runtime(runtime(1, "b", "12:00:00")).await.unwrap();
+    store.register_runtime(runtime(2, "a", "12:00:00")).await.unwrap();
+    assert!(store.record_heartbeat(pool, &"a".into(), test_time("12:01:00")).await.unwrap());
+    assert!(!store.record_heartbeat(pool, &"c".into(), test_time("12:01:00")).await.unwrap());
     assert!(
         !store
             .record_heartbeat(RuntimeKind::ServerApi, &"a".into(), test_time("12:01:00"))
@@ -139,22 +109,14 @@ pub(crate) async fn runtimes_register_and_heartbeat(fixture: &StoreFixture) {
             .unwrap()
     );
     // A second registration keeps the id and the time of the first one.
-    let repeated = store
-        .register_runtime(runtime(3, "b", "12:02:00"))
-        .await
-        .unwrap();
+    let repeated = store.register_runtime(runtime(3, "b", "12:02:00")).await.unwrap();
     assert_eq!(repeated.runtime_id, first.runtime_id);
     assert_eq!(repeated.created_at, first.created_at);
     assert_eq!(repeated.heartbeat, test_time("12:02:00"));
     let all = store.list_runtimes(pool).await.unwrap();
-    let heartbeats: Vec<_> = all
-        .iter()
-        .map(|runtime| (runtime.name.as_str(), runtime.heartbeat))
-        .collect();
-    assert_eq!(
-        heartbeats,
-        [("a", test_time("12:01:00")), ("b", test_time("12:02:00"))]
-    );
+    let heartbeats: Vec<_> =
+        all.iter().map(|runtime| (runtime.name.as_str(), runtime.heartbeat)).collect();
+    assert_eq!(heartbeats, [("a", test_time("12:01:00")), ("b", test_time("12:02:00"))]);
     assert_eq!(all[1], repeated);
     assert_eq!(store.list_runtimes(RuntimeKind::Broker).await.unwrap(), []);
     assert!(store.remove_runtime(pool, &"a".into()).await.unwrap());
@@ -185,16 +147,10 @@ pub(crate) async fn lists_open_children(fixture: &StoreFixture) {
         page.iter().map(|child| child.execution_id).collect()
     };
     let limit = PageLimit::new(2).unwrap();
-    let first = ids(store
-        .list_open_children(parent.id, None, limit)
-        .await
-        .unwrap());
+    let first = ids(store.list_open_children(parent.id, None, limit).await.unwrap());
     assert_eq!(first, [children[0].id, children[2].id]);
     let after = Some(children[2].id);
-    let rest = ids(store
-        .list_open_children(parent.id, after, limit)
-        .await
-        .unwrap());
+    let rest = ids(store.list_open_children(parent.id, after, limit).await.unwrap());
     assert_eq!(rest, [children[3].id, children[4].id]);
     let none = store.list_open_children(children[0].id, None, limit).await;
     assert_eq!(none.unwrap(), []);
@@ -214,10 +170,7 @@ pub(crate) async fn executions_are_counted_by_status(fixture: &StoreFixture) {
     }
     let counts = store.tenant_counts(&tenant).await.unwrap();
     let by_status: Vec<_> = counts.executions.into_iter().collect();
-    let mut expected = [
-        (ExecutionStatus::Running, 2),
-        (ExecutionStatus::Completed, 1),
-    ];
+    let mut expected = [(ExecutionStatus::Running, 2), (ExecutionStatus::Completed, 1)];
     expected.sort_unstable();
     assert_eq!(by_status, expected);
     let other_tenant = TenantId::new("acme").unwrap();
@@ -229,10 +182,7 @@ pub(crate) async fn executions_are_counted_by_status(fixture: &StoreFixture) {
     .await;
     let all = store.count_executions_by_status().await.unwrap();
     let all: Vec<_> = all.into_iter().collect();
-    let mut expected = [
-        (ExecutionStatus::Running, 3),
-        (ExecutionStatus::Completed, 1),
-    ];
+    let mut expected = [(ExecutionStatus::Running, 3), (ExecutionStatus::Completed, 1)];
     expected.sort_unstable();
     assert_eq!(all, expected);
 }
@@ -240,12 +190,8 @@ pub(crate) async fn executions_are_counted_by_status(fixture: &StoreFixture) {
 pub(crate) async fn live_execution_count_is_capped(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let tenant = TenantId::default();
-    let count_live = async |max_count| {
-        store
-            .count_live_executions(&tenant, max_count)
-            .await
-            .unwrap()
-    };
+    let count_live =
+        async |max_count| store.count_live_executions(&tenant, max_count).await.unwrap();
     assert_eq!(count_live(10).await, 0);
     for number in 1..=5 {
         let mut run = TestExecution::create_started(store, number).await;

@@ -8,10 +8,7 @@ use super::fixture::{TestExecution, test_time};
 use crate::{AppendRequest, DueTimer, LogPageLimit, Snapshot, SnapshotKey, Store, TimerChange};
 
 fn snapshot_key(fold_version: u32) -> SnapshotKey {
-    SnapshotKey {
-        kind: Text::from("engine_state"),
-        fold_version,
-    }
+    SnapshotKey { kind: Text::from("engine_state"), fold_version }
 }
 
 pub(crate) async fn pages_through_log(fixture: &StoreFixture) {
@@ -24,10 +21,7 @@ pub(crate) async fn pages_through_log(fixture: &StoreFixture) {
     let mut after = ExecutionVersion::EMPTY;
     let mut pages = Vec::new();
     loop {
-        let page = store
-            .read_events(run.id, after, LogPageLimit::clamped(4))
-            .await
-            .unwrap();
+        let page = store.read_events(run.id, after, LogPageLimit::clamped(4)).await.unwrap();
         let Some(last) = page.last() else { break };
         after = last.record.seq.into();
         pages.push(page.len());
@@ -35,9 +29,7 @@ pub(crate) async fn pages_through_log(fixture: &StoreFixture) {
     assert_eq!(pages, [4, 4, 2]);
     assert_eq!(after, run.head.version);
     let unknown = TestExecution::new(9).id;
-    let page = store
-        .read_events(unknown, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let page = store.read_events(unknown, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     assert_eq!(page.unwrap(), []);
 }
 
@@ -52,16 +44,11 @@ pub(crate) async fn loads_snapshot_and_tail(fixture: &StoreFixture) {
     }
     let page = LogPageLimit::clamped(3);
     assert_eq!(
-        store
-            .load_execution(TestExecution::new(9).id, &snapshot_key(1), page)
-            .await
-            .unwrap(),
+        store.load_execution(TestExecution::new(9).id, &snapshot_key(1), page).await.unwrap(),
         None
     );
     let load = async |fold_version| {
-        let loaded = store
-            .load_execution(run.id, &snapshot_key(fold_version), page)
-            .await;
+        let loaded = store.load_execution(run.id, &snapshot_key(fold_version), page).await;
         loaded.unwrap().unwrap()
     };
     let cold = load(1).await;
@@ -99,10 +86,7 @@ pub(crate) async fn loads_snapshot_and_tail(fixture: &StoreFixture) {
         (snapshot_key(1), last),
         (snapshot_key(1), last),
     ] {
-        store
-            .delete_snapshot(run.id, &deleted_key, version)
-            .await
-            .unwrap();
+        store.delete_snapshot(run.id, &deleted_key, version).await.unwrap();
     }
     let find_last = async || {
         let found = store.find_snapshot(run.id, &snapshot_key(1), last).await;
@@ -118,9 +102,7 @@ async fn due_timers(store: &dyn Store, now: Timestamp) -> Vec<(ExecutionId, Stri
     let limit = PageLimit::new(2).unwrap();
     let due = store.list_due_timers(now, None, limit).await.unwrap();
     assert!(due.iter().all(|timer| timer.fire_at <= now));
-    due.into_iter()
-        .map(|timer| (timer.execution_id, timer.timer_id.to_string()))
-        .collect()
+    due.into_iter().map(|timer| (timer.execution_id, timer.timer_id.to_string())).collect()
 }
 
 pub(crate) async fn timers_are_listed_when_due(fixture: &StoreFixture) {
@@ -136,18 +118,12 @@ pub(crate) async fn timers_are_listed_when_due(fixture: &StoreFixture) {
         ..first.step_request()
     };
     first.append_to(store, append).await.unwrap();
-    let append = AppendRequest {
-        timers: vec![arm("soon", "12:02:00")],
-        ..second.step_request()
-    };
+    let append = AppendRequest { timers: vec![arm("soon", "12:02:00")], ..second.step_request() };
     second.append_to(store, append).await.unwrap();
 
     let soon = "soon".to_owned();
     assert_eq!(due_timers(store, test_time("12:00:59")).await, []);
-    assert_eq!(
-        due_timers(store, test_time("12:01:00")).await,
-        [(first.id, soon.clone())]
-    );
+    assert_eq!(due_timers(store, test_time("12:01:00")).await, [(first.id, soon.clone())]);
     assert_eq!(
         due_timers(store, test_time("12:10:00")).await,
         [(first.id, soon.clone()), (second.id, soon.clone())]
@@ -155,12 +131,8 @@ pub(crate) async fn timers_are_listed_when_due(fixture: &StoreFixture) {
     // One timer is disarmed, one gets another time, and disarming an unknown one has no effect.
     let append = AppendRequest {
         timers: vec![
-            TimerChange::Disarm {
-                timer_id: "soon".into(),
-            },
-            TimerChange::Disarm {
-                timer_id: "unknown".into(),
-            },
+            TimerChange::Disarm { timer_id: "soon".into() },
+            TimerChange::Disarm { timer_id: "unknown".into() },
             arm("late", "12:01:30"),
         ],
         ..first.step_request()
@@ -182,17 +154,13 @@ pub(crate) async fn timers_of_paused_runs_do_not_block_others(fixture: &StoreFix
         names.iter().map(arm).collect()
     };
     let mut paused = TestExecution::create_started(store, 1).await;
-    let mut append = AppendRequest {
-        timers: timers(&["a", "b", "c"], "12:01:00"),
-        ..paused.step_request()
-    };
+    let mut append =
+        AppendRequest { timers: timers(&["a", "b", "c"], "12:01:00"), ..paused.step_request() };
     append.view.paused = true;
     paused.append_to(store, append).await.unwrap();
     let mut other = TestExecution::create_started(store, 2).await;
-    let append = AppendRequest {
-        timers: timers(&["d", "e", "f"], "12:02:00"),
-        ..other.step_request()
-    };
+    let append =
+        AppendRequest { timers: timers(&["d", "e", "f"], "12:02:00"), ..other.step_request() };
     other.append_to(store, append).await.unwrap();
 
     let names = |due: &[DueTimer]| -> Vec<_> {
@@ -204,26 +172,14 @@ pub(crate) async fn timers_of_paused_runs_do_not_block_others(fixture: &StoreFix
     let first = store.list_due_timers(now, None, limit).await.unwrap();
     assert_eq!(names(&first), ["d", "e"]);
     // A due timer that has not fired does not block the next page.
-    let next = store
-        .list_due_timers(now, first.last(), limit)
-        .await
-        .unwrap();
+    let next = store.list_due_timers(now, first.last(), limit).await.unwrap();
     assert_eq!(names(&next), ["f"]);
-    assert_eq!(
-        store
-            .list_due_timers(now, next.last(), limit)
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(store.list_due_timers(now, next.last(), limit).await.unwrap(), []);
     // A resumed run has its timers again.
     let append = paused.step_request();
     paused.append_to(store, append).await.unwrap();
     let first = store.list_due_timers(now, None, limit).await.unwrap();
     assert_eq!(names(&first), ["a", "b"]);
-    let next = store
-        .list_due_timers(now, first.last(), limit)
-        .await
-        .unwrap();
+    let next = store.list_due_timers(now, first.last(), limit).await.unwrap();
     assert_eq!(names(&next), ["c", "d"]);
 }

@@ -39,10 +39,7 @@ pub(crate) async fn expired_machine_id_is_taken_over(fixture: &StoreFixture) {
         requested_id: MachineId::new(7).ok(),
         ..machine_request(owner, now, until)
     };
-    let first = store
-        .lease_machine_id(request("a", "12:00:00", "12:01:00"))
-        .await
-        .unwrap();
+    let first = store.lease_machine_id(request("a", "12:00:00", "12:01:00")).await.unwrap();
     assert_eq!((first.epoch, first.high_water), (1, HighWaterMark::NONE));
     let renewal = |epoch, mark, until| MachineRenewal {
         machine_id: first.machine_id,
@@ -52,36 +49,19 @@ pub(crate) async fn expired_machine_id_is_taken_over(fixture: &StoreFixture) {
         lease_until: test_time(until),
         is_release: false,
     };
-    store
-        .renew_machine_lease(renewal(1, 500, "12:02:00"))
-        .await
-        .unwrap();
+    store.renew_machine_lease(renewal(1, 500, "12:02:00")).await.unwrap();
     // The high-water mark never decreases.
-    let renewed = store
-        .renew_machine_lease(renewal(1, 400, "12:02:00"))
-        .await
-        .unwrap();
+    let renewed = store.renew_machine_lease(renewal(1, 400, "12:02:00")).await.unwrap();
     assert_eq!(renewed.high_water, HighWaterMark::new(500));
 
-    let early = store
-        .lease_machine_id(request("b", "12:01:59", "12:05:00"))
-        .await;
-    assert!(
-        matches!(early, Err(MachineLeaseError::Taken { .. })),
-        "{early:?}"
-    );
-    let second = store
-        .lease_machine_id(request("b", "12:02:00", "12:05:00"))
-        .await
-        .unwrap();
+    let early = store.lease_machine_id(request("b", "12:01:59", "12:05:00")).await;
+    assert!(matches!(early, Err(MachineLeaseError::Taken { .. })), "{early:?}");
+    let second = store.lease_machine_id(request("b", "12:02:00", "12:05:00")).await.unwrap();
     assert_eq!(second.epoch, 2);
     assert_eq!(second.high_water, HighWaterMark::new(500));
     let fenced = store.renew_machine_lease(renewal(1, 900, "12:09:00")).await;
     assert_eq!(fenced, Err(MachineLeaseError::Lost));
-    let renewed = store
-        .renew_machine_lease(renewal(2, 600, "12:06:00"))
-        .await
-        .unwrap();
+    let renewed = store.renew_machine_lease(renewal(2, 600, "12:06:00")).await.unwrap();
     assert_eq!(renewed.high_water, HighWaterMark::new(600));
 }
 
@@ -89,10 +69,7 @@ pub(crate) async fn expired_machine_id_is_taken_over(fixture: &StoreFixture) {
 /// former lease is refused.
 pub(crate) async fn released_machine_id_is_reused(fixture: &StoreFixture) {
     let store = &*fixture.store;
-    let first = store
-        .lease_machine_id(machine_request("a", "12:00:00", "12:01:00"))
-        .await
-        .unwrap();
+    let first = store.lease_machine_id(machine_request("a", "12:00:00", "12:01:00")).await.unwrap();
     let renewal = |mark, until, is_release| MachineRenewal {
         machine_id: first.machine_id,
         epoch: first.epoch,
@@ -139,14 +116,7 @@ pub(crate) async fn other_machine_leases_are_counted(fixture: &StoreFixture) {
     let third = lease("c", "12:01:20", "12:03:00").await.unwrap();
     assert_eq!(third.other_leases, 1);
     let released = renewal("12:01:30", "12:01:30", true);
-    assert_eq!(
-        store
-            .renew_machine_lease(released)
-            .await
-            .unwrap()
-            .other_leases,
-        1
-    );
+    assert_eq!(store.renew_machine_lease(released).await.unwrap().other_leases, 1);
     let last = lease("d", "12:01:30", "12:03:00").await.unwrap();
     assert_eq!(last.other_leases, 1, "one was released");
 }
@@ -161,10 +131,7 @@ pub(crate) async fn requested_machine_id_is_granted_or_refused(fixture: &StoreFi
         lease_until: test_time("12:01:00"),
         is_release: false,
     };
-    assert_eq!(
-        store.renew_machine_lease(unknown).await,
-        Err(MachineLeaseError::Lost)
-    );
+    assert_eq!(store.renew_machine_lease(unknown).await, Err(MachineLeaseError::Lost));
     let request = MachineIdRequest {
         requested_id: Some(MachineId::MAX),
         ..machine_request("a", "12:00:00", "12:01:00")

@@ -28,10 +28,7 @@ pub(crate) fn outbox_claim(owner: &str, limit: i64, now: Timestamp) -> OutboxCla
 }
 
 pub(crate) fn outbox_mark(row: &ClaimedMessage) -> OutboxMark {
-    OutboxMark {
-        outbox_id: row.outbox_id,
-        attempts: Some(row.attempts),
-    }
+    OutboxMark { outbox_id: row.outbox_id, attempts: Some(row.attempts) }
 }
 
 pub(crate) fn outbox_failure(
@@ -50,11 +47,7 @@ pub(crate) fn outbox_failure(
 }
 
 pub(crate) fn all_outbox_rows() -> OutboxFilter {
-    OutboxFilter {
-        status: None,
-        after: None,
-        limit: PageLimit::MAX,
-    }
+    OutboxFilter { status: None, after: None, limit: PageLimit::MAX }
 }
 
 /// Claims rows and returns those that are not dead.
@@ -70,10 +63,7 @@ pub(crate) async fn claim_rows(
 
 /// Enables outbox rows for an append.
 pub(crate) fn with_outbox_rows(append: AppendRequest) -> AppendRequest {
-    AppendRequest {
-        use_outbox: true,
-        ..append
-    }
+    AppendRequest { use_outbox: true, ..append }
 }
 
 /// Writes an execution with a number of events, each with an outbox row.
@@ -83,9 +73,7 @@ pub(crate) async fn create_run_with_outbox(
     events: usize,
 ) -> TestExecution {
     let mut run = TestExecution::new(number);
-    run.append_to(store, with_outbox_rows(run.start_request()))
-        .await
-        .unwrap();
+    run.append_to(store, with_outbox_rows(run.start_request())).await.unwrap();
     for _ in 1..events {
         let append = with_outbox_rows(run.step_request());
         run.append_to(store, append).await.unwrap();
@@ -117,10 +105,7 @@ pub(crate) async fn outbox_rows_are_appended_with_events(fixture: &StoreFixture)
     assert_eq!(ids, expected);
     assert!(rows.is_sorted_by(|a, b| a.outbox_id < b.outbox_id));
     let first = &rows[0];
-    assert_eq!(
-        first.subject.as_deref(),
-        Some("noetl.events.playbook.started")
-    );
+    assert_eq!(first.subject.as_deref(), Some("noetl.events.playbook.started"));
     assert_eq!(first.execution_id, Some(run.id));
     assert_eq!(first.payload_codec, "json");
     assert_eq!((first.status, first.attempts), (OutboxStatus::Pending, 0));
@@ -128,11 +113,7 @@ pub(crate) async fn outbox_rows_are_appended_with_events(fixture: &StoreFixture)
 
     let claimed = claim_rows(store, "a", 100, test_time("12:00:00")).await;
     let log = store
-        .read_events(
-            run.id,
-            noetl_types::ExecutionVersion::EMPTY,
-            LogPageLimit::MAX,
-        )
+        .read_events(run.id, noetl_types::ExecutionVersion::EMPTY, LogPageLimit::MAX)
         .await
         .unwrap();
     assert_eq!(claimed.len(), 3);
@@ -152,13 +133,7 @@ pub(crate) async fn outbox_claims_are_ordered_by_time_and_id(fixture: &StoreFixt
     let store = &*fixture.store;
     let run = create_run_with_outbox(store, 1, 4).await;
     let now = test_time("12:00:00");
-    assert_eq!(
-        store
-            .count_claimable_outbox_rows(test_time("11:59:59"))
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(store.count_claimable_outbox_rows(test_time("11:59:59")).await.unwrap(), 0);
     assert_eq!(store.count_claimable_outbox_rows(now).await.unwrap(), 4);
     let early = outbox_claim("a", 10, test_time("11:59:59"));
     assert_eq!(store.claim_outbox(early).await.unwrap().rows, []);
@@ -185,16 +160,9 @@ pub(crate) async fn outbox_claims_are_ordered_by_time_and_id(fixture: &StoreFixt
     let later = now.saturating_add(Millis::from_secs(1));
     let reclaimed = claim_rows(store, "c", 1, later).await;
     assert_eq!(message_ids(&reclaimed), [id(1)]);
-    let delay = store
-        .mark_failed(outbox_failure(reclaimed[0].outbox_id, Some(2), later))
-        .await
-        .unwrap();
-    assert_eq!(
-        delay,
-        Some(FailureOutcome::Retry {
-            delay: Millis::from_secs(2)
-        })
-    );
+    let delay =
+        store.mark_failed(outbox_failure(reclaimed[0].outbox_id, Some(2), later)).await.unwrap();
+    assert_eq!(delay, Some(FailureOutcome::Retry { delay: Millis::from_secs(2) }));
     let last = now.saturating_add(Millis::from_secs(30));
     let reclaimed = claim_rows(store, "c", 10, last).await;
     assert_eq!(message_ids(&reclaimed), [id(2), id(1)]);
@@ -210,13 +178,7 @@ pub(crate) async fn rows_of_dead_publisher_are_reclaimed(fixture: &StoreFixture)
     let first = claim_rows(store, "dead", 10, now).await;
     assert_eq!(first.len(), 2);
     let just_before = test_time("12:00:59.999");
-    assert_eq!(
-        store
-            .count_claimable_outbox_rows(just_before)
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(store.count_claimable_outbox_rows(just_before).await.unwrap(), 0);
     let early = store.claim_outbox(outbox_claim("b", 10, just_before)).await;
     assert_eq!(early.unwrap().rows, []);
     let expiry = test_time("12:01:00");
@@ -230,13 +192,7 @@ pub(crate) async fn rows_of_dead_publisher_are_reclaimed(fixture: &StoreFixture)
     assert_eq!(store.mark_published(marks, expiry).await.unwrap(), 0);
     let marks: Vec<_> = second.iter().map(outbox_mark).collect();
     assert_eq!(store.mark_published(marks, expiry).await.unwrap(), 2);
-    assert_eq!(
-        store
-            .count_claimable_outbox_rows(test_time("23:00:00"))
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(store.count_claimable_outbox_rows(test_time("23:00:00")).await.unwrap(), 0);
 }
 
 /// Only a claimed row can be marked, and only once.
@@ -245,42 +201,19 @@ pub(crate) async fn only_claimed_rows_can_be_marked(fixture: &StoreFixture) {
     create_run_with_outbox(store, 1, 1).await;
     let now = test_time("12:00:00");
     let id = store.list_outbox_rows(all_outbox_rows()).await.unwrap()[0].outbox_id;
-    let unfenced = || {
-        vec![OutboxMark {
-            outbox_id: id,
-            attempts: None,
-        }]
-    };
+    let unfenced = || vec![OutboxMark { outbox_id: id, attempts: None }];
     assert_eq!(store.mark_published(unfenced(), now).await.unwrap(), 0);
-    assert_eq!(
-        store
-            .mark_failed(outbox_failure(id, None, now))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(store.mark_failed(outbox_failure(id, None, now)).await.unwrap(), None);
     store.claim_outbox(outbox_claim("a", 1, now)).await.unwrap();
     assert_eq!(store.mark_published(unfenced(), now).await.unwrap(), 1);
     let published = find_outbox_row(store, id).await;
     assert_eq!(published.published_at, Some(now));
-    assert_eq!(
-        store
-            .mark_published(unfenced(), test_time("13:00:00"))
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(store.mark_published(unfenced(), test_time("13:00:00")).await.unwrap(), 0);
     assert_eq!(find_outbox_row(store, id).await, published);
     // No marks, and a mark of an unknown row.
     assert_eq!(store.mark_published(Vec::new(), now).await.unwrap(), 0);
     let missing = OutboxId::new(1_000_000).unwrap();
-    assert_eq!(
-        store
-            .mark_failed(outbox_failure(missing, None, now))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(store.mark_failed(outbox_failure(missing, None, now)).await.unwrap(), None);
 }
 
 /// A late mark of a publisher that lost the row changes nothing, whether it reports success or
@@ -295,20 +228,8 @@ pub(crate) async fn late_mark_is_fenced_by_attempt(fixture: &StoreFixture) {
     assert_eq!((a.attempts, b.attempts), (1, 2));
     let late = outbox_failure(a.outbox_id, Some(1), expiry);
     assert_eq!(store.mark_failed(late.clone()).await.unwrap(), None);
-    assert_eq!(
-        store
-            .mark_published(vec![outbox_mark(&a)], expiry)
-            .await
-            .unwrap(),
-        0
-    );
-    assert_eq!(
-        store
-            .mark_published(vec![outbox_mark(&b)], expiry)
-            .await
-            .unwrap(),
-        1
-    );
+    assert_eq!(store.mark_published(vec![outbox_mark(&a)], expiry).await.unwrap(), 0);
+    assert_eq!(store.mark_published(vec![outbox_mark(&b)], expiry).await.unwrap(), 1);
     // A published row is never reopened, fenced or not.
     let published = find_outbox_row(store, a.outbox_id).await;
     for attempts in [Some(1), Some(2), Some(0), None] {
@@ -341,17 +262,11 @@ pub(crate) async fn poison_row_becomes_dead_until_requeued(fixture: &StoreFixtur
     let later = test_time("23:00:00");
     assert_eq!(store.count_claimable_outbox_rows(later).await.unwrap(), 0);
     assert_eq!(claim_rows(store, "a", 10, later).await, []);
-    let dead = OutboxFilter {
-        status: Some(OutboxStatus::Dead),
-        ..all_outbox_rows()
-    };
+    let dead = OutboxFilter { status: Some(OutboxStatus::Dead), ..all_outbox_rows() };
     let listed = store.list_outbox_rows(dead).await.unwrap();
     assert_eq!(listed.len(), 2);
     assert_eq!(listed[0].last_error.as_deref(), Some("no route"));
-    let next_page = OutboxFilter {
-        after: Some(ids[0]),
-        ..dead
-    };
+    let next_page = OutboxFilter { after: Some(ids[0]), ..dead };
     assert_eq!(store.list_outbox_rows(next_page).await.unwrap().len(), 1);
 
     assert!(store.outbox_stats().await.unwrap().has_dead);
@@ -359,18 +274,9 @@ pub(crate) async fn poison_row_becomes_dead_until_requeued(fixture: &StoreFixtur
     assert_eq!(store.newest_outbox_row_at().await.unwrap(), Some(newest));
 
     // One row is discarded, one is requeued. Fences used before stay used.
-    assert_eq!(
-        store.discard_outbox_rows(vec![ids[0]], now).await.unwrap(),
-        1
-    );
-    assert_eq!(
-        store.discard_outbox_rows(vec![ids[0]], now).await.unwrap(),
-        0
-    );
-    assert_eq!(
-        store.requeue_outbox_rows(ids.clone(), now).await.unwrap(),
-        1
-    );
+    assert_eq!(store.discard_outbox_rows(vec![ids[0]], now).await.unwrap(), 1);
+    assert_eq!(store.discard_outbox_rows(vec![ids[0]], now).await.unwrap(), 0);
+    assert_eq!(store.requeue_outbox_rows(ids.clone(), now).await.unwrap(), 1);
     assert!(!find_outbox_row(store, ids[0]).await.is_unpublished());
     let stats = store.outbox_stats().await.unwrap();
     assert!(!stats.has_dead, "{stats:?}");
@@ -380,17 +286,9 @@ pub(crate) async fn poison_row_becomes_dead_until_requeued(fixture: &StoreFixtur
     let reclaimed = claim_rows(store, "a", 10, now).await;
     assert_eq!(reclaimed.len(), 1);
     assert_eq!((reclaimed[0].outbox_id, reclaimed[0].attempts), (ids[1], 4));
-    let failure = OutboxFailure {
-        max_attempts: 3,
-        ..outbox_failure(ids[1], Some(4), now)
-    };
+    let failure = OutboxFailure { max_attempts: 3, ..outbox_failure(ids[1], Some(4), now) };
     let outcome = store.mark_failed(failure).await.unwrap();
-    assert_eq!(
-        outcome,
-        Some(FailureOutcome::Retry {
-            delay: Millis::from_secs(8)
-        })
-    );
+    assert_eq!(outcome, Some(FailureOutcome::Retry { delay: Millis::from_secs(8) }));
 }
 
 /// A row that crashes its publishers is never marked. It becomes dead as well.
@@ -399,31 +297,19 @@ pub(crate) async fn row_that_kills_publishers_becomes_dead(fixture: &StoreFixtur
     create_run_with_outbox(store, 1, 1).await;
     let mut now = test_time("12:00:00");
     for _ in 0..3 {
-        let request = OutboxClaim {
-            max_attempts: 3,
-            ..outbox_claim("a", 1, now)
-        };
+        let request = OutboxClaim { max_attempts: 3, ..outbox_claim("a", 1, now) };
         assert_eq!(store.claim_outbox(request).await.unwrap().rows.len(), 1);
         now = now.saturating_add(Millis::from_secs(60));
     }
-    let request = OutboxClaim {
-        max_attempts: 3,
-        ..outbox_claim("a", 1, now)
-    };
+    let request = OutboxClaim { max_attempts: 3, ..outbox_claim("a", 1, now) };
     let batch = store.claim_outbox(request.clone()).await.unwrap();
     let rows = store.list_outbox_rows(all_outbox_rows()).await.unwrap();
     assert_eq!(rows[0].status, OutboxStatus::Dead);
     assert_eq!(rows[0].dead_at, Some(now));
     // The claim reports the dead row once.
-    let expected = ClaimedBatch {
-        rows: vec![],
-        dead: vec![rows[0].outbox_id],
-    };
+    let expected = ClaimedBatch { rows: vec![], dead: vec![rows[0].outbox_id] };
     assert_eq!(batch, expected);
-    assert_eq!(
-        store.claim_outbox(request).await.unwrap(),
-        ClaimedBatch::default()
-    );
+    assert_eq!(store.claim_outbox(request).await.unwrap(), ClaimedBatch::default());
 }
 
 pub(crate) async fn published_rows_are_purged_in_batches(fixture: &StoreFixture) {
@@ -431,14 +317,8 @@ pub(crate) async fn published_rows_are_purged_in_batches(fixture: &StoreFixture)
     create_run_with_outbox(store, 1, 5).await;
     let now = test_time("12:00:00");
     let rows = claim_rows(store, "a", 4, now).await;
-    for (row, time) in rows
-        .iter()
-        .zip(["12:00:01", "12:00:02", "12:00:03", "12:00:04"])
-    {
-        let marked = store
-            .mark_published(vec![outbox_mark(row)], test_time(time))
-            .await
-            .unwrap();
+    for (row, time) in rows.iter().zip(["12:00:01", "12:00:02", "12:00:03", "12:00:04"]) {
+        let marked = store.mark_published(vec![outbox_mark(row)], test_time(time)).await.unwrap();
         assert_eq!(marked, 1);
     }
     let limit = PageLimit::clamped(2);
@@ -469,35 +349,18 @@ pub(crate) async fn discarded_rows_are_purged(fixture: &StoreFixture) {
     let now = test_time("12:00:00");
     let rows = claim_rows(store, "a", 4, now).await;
     for row in &rows[..3] {
-        let failure = OutboxFailure {
-            max_attempts: 1,
-            ..outbox_failure(row.outbox_id, Some(1), now)
-        };
-        assert_eq!(
-            store.mark_failed(failure).await.unwrap(),
-            Some(FailureOutcome::Dead)
-        );
+        let failure =
+            OutboxFailure { max_attempts: 1, ..outbox_failure(row.outbox_id, Some(1), now) };
+        assert_eq!(store.mark_failed(failure).await.unwrap(), Some(FailureOutcome::Dead));
     }
-    store
-        .mark_published(vec![outbox_mark(&rows[3])], now)
-        .await
-        .unwrap();
+    store.mark_published(vec![outbox_mark(&rows[3])], now).await.unwrap();
     let id = |index: usize| vec![rows[index].outbox_id];
-    store
-        .discard_outbox_rows(id(1), test_time("12:00:01"))
-        .await
-        .unwrap();
-    store
-        .discard_outbox_rows(id(0), test_time("12:00:02"))
-        .await
-        .unwrap();
+    store.discard_outbox_rows(id(1), test_time("12:00:01")).await.unwrap();
+    store.discard_outbox_rows(id(0), test_time("12:00:02")).await.unwrap();
     let limit = PageLimit::MIN;
     let remaining = async || {
         let remaining = store.list_outbox_rows(all_outbox_rows()).await.unwrap();
-        remaining
-            .iter()
-            .map(|row| row.outbox_id)
-            .collect::<Vec<_>>()
+        remaining.iter().map(|row| row.outbox_id).collect::<Vec<_>>()
     };
     let before = test_time("12:00:02");
     assert_eq!(store.purge_outbox_rows(before, limit).await.unwrap(), 1);
@@ -512,9 +375,7 @@ pub(crate) async fn discarded_rows_are_purged(fixture: &StoreFixture) {
 pub(crate) async fn claim_payloads_are_bounded(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let mut run = TestExecution::new(1);
-    run.append_to(store, with_outbox_rows(run.start_request()))
-        .await
-        .unwrap();
+    run.append_to(store, with_outbox_rows(run.start_request())).await.unwrap();
     let text = "x".repeat(MAX_CLAIM_BYTES / 3);
     for _ in 0..4 {
         let mut append = with_outbox_rows(run.step_request());
@@ -526,10 +387,7 @@ pub(crate) async fn claim_payloads_are_bounded(fixture: &StoreFixture) {
     while claimed < 5 {
         let now = test_time("12:00:00");
         let rows = claim_rows(store, "a", 10, now).await;
-        let bytes: usize = rows
-            .iter()
-            .map(|it| it.payload.clone().into_canonical().len())
-            .sum();
+        let bytes: usize = rows.iter().map(|it| it.payload.clone().into_canonical().len()).sum();
         assert!(!rows.is_empty() && bytes <= MAX_CLAIM_BYTES, "{bytes}");
         claimed += rows.len();
         calls += 1;
@@ -555,19 +413,14 @@ pub(crate) async fn racing_publishers_share_no_row(fixture: &StoreFixture) {
             // again.
             for round in 0..40_u64 {
                 let now = test_time("12:00:00").saturating_add(Millis::from_secs(round * 61));
-                let request = OutboxClaim {
-                    max_attempts: u32::MAX,
-                    ..outbox_claim(&owner, 7, now)
-                };
+                let request =
+                    OutboxClaim { max_attempts: u32::MAX, ..outbox_claim(&owner, 7, now) };
                 let rows = store.claim_outbox(request).await.unwrap().rows;
                 if (round + number) % 3 == 0 {
                     continue;
                 }
                 for row in rows {
-                    let changed = store
-                        .mark_published(vec![outbox_mark(&row)], now)
-                        .await
-                        .unwrap();
+                    let changed = store.mark_published(vec![outbox_mark(&row)], now).await.unwrap();
                     if changed == 1 {
                         marked.push(row.outbox_id);
                     }
@@ -581,10 +434,7 @@ pub(crate) async fn racing_publishers_share_no_row(fixture: &StoreFixture) {
     let end = test_time("23:59:59");
     let store = &*fixture.store;
     loop {
-        let request = OutboxClaim {
-            max_attempts: u32::MAX,
-            ..outbox_claim("last", 1000, end)
-        };
+        let request = OutboxClaim { max_attempts: u32::MAX, ..outbox_claim("last", 1000, end) };
         let rows = store.claim_outbox(request).await.unwrap().rows;
         if rows.is_empty() {
             break;

@@ -61,16 +61,11 @@ fn projection_batch(events: Vec<ProjectedEvent>) -> ProjectionBatch {
 }
 
 async fn project_all(store: &dyn Store, events: Vec<ProjectedEvent>) -> Vec<ProjectOutcome> {
-    project_events(store, projection_batch(events))
-        .await
-        .unwrap()
+    project_events(store, projection_batch(events)).await.unwrap()
 }
 
 async fn read_log(store: &dyn Store, run: &TestExecution) -> Vec<StoredEvent> {
-    store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await
-        .unwrap()
+    store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await.unwrap()
 }
 
 fn reject_codes(outcomes: &[ProjectOutcome]) -> Vec<Option<RejectCode>> {
@@ -96,9 +91,7 @@ pub(crate) async fn execution_view_is_rebuilt_from_log(fixture: &StoreFixture) {
         error: Some(Text::from("none")),
     };
     let write = async |version, view: &ExecutionView| {
-        let written = store
-            .rewrite_execution_view(run.id, version, view.clone())
-            .await;
+        let written = store.rewrite_execution_view(run.id, version, view.clone()).await;
         written.unwrap()
     };
     let stale = ExecutionVersion::new(1).unwrap();
@@ -113,9 +106,7 @@ pub(crate) async fn execution_view_is_rebuilt_from_log(fixture: &StoreFixture) {
     assert!(view.ended_at.is_some() && view.paused);
     assert!(write(row.head.version, &row.view).await);
     assert_eq!(store.find_execution(run.id).await.unwrap().unwrap(), row);
-    let unknown = store
-        .rewrite_execution_view(TestExecution::new(7).id, stale, row.view)
-        .await;
+    let unknown = store.rewrite_execution_view(TestExecution::new(7).id, stale, row.view).await;
     assert!(!unknown.unwrap());
 }
 
@@ -135,14 +126,8 @@ pub(crate) async fn projected_events_create_execution(fixture: &StoreFixture) {
     assert_eq!(outcomes, vec![ProjectOutcome::Projected; 6]);
     let log = read_log(store, &run).await;
     // Sequence numbers follow the batch, not the ids. Types are stored as received.
-    let types: Vec<_> = log
-        .iter()
-        .map(|it| it.record.event.event_type.as_str())
-        .collect();
-    assert_eq!(
-        types[1..4],
-        ["step_enter", "Weird Type", "playbook_completed"]
-    );
+    let types: Vec<_> = log.iter().map(|it| it.record.event.event_type.as_str()).collect();
+    assert_eq!(types[1..4], ["step_enter", "Weird Type", "playbook_completed"]);
     noetl_types::record::verify_chain(&log).unwrap();
     assert!(log.iter().all(|it| it.record.envelope_checksum.is_some()));
     // The stored instant does not depend on the time zone of the sender.
@@ -205,20 +190,14 @@ pub(crate) async fn same_event_id_with_other_body_conflicts(fixture: &StoreFixtu
     let other = parse_envelope(&run, 1, "playbook.started", r#","node_name":"other""#);
     let valid = parse_envelope(&run, 2, "step.enter", "");
     // First within one batch, with a valid event in between, and then across two batches.
-    let outcomes = project_all(
-        store,
-        vec![first.clone(), other.clone(), valid, first.clone()],
-    )
-    .await;
+    let outcomes =
+        project_all(store, vec![first.clone(), other.clone(), valid, first.clone()]).await;
     assert_eq!(outcomes[0], ProjectOutcome::Projected);
     assert_eq!(outcomes[2], ProjectOutcome::Projected);
     assert_eq!(outcomes[3], ProjectOutcome::Duplicate);
     assert_eq!(reject_codes(&outcomes)[1], Some(RejectCode::IdConflict));
     let outcomes = project_all(store, vec![other, first]).await;
-    assert_eq!(
-        reject_codes(&outcomes),
-        [Some(RejectCode::IdConflict), None]
-    );
+    assert_eq!(reject_codes(&outcomes), [Some(RejectCode::IdConflict), None]);
     assert_eq!(read_log(store, &run).await.len(), 2);
 }
 
@@ -255,25 +234,14 @@ pub(crate) async fn execution_decides_tenant_of_projected_events(fixture: &Store
         origin: ExecutionOrigin::Projected,
         ..execution_facts()
     };
-    let start = AppendRequest {
-        start: Some(facts),
-        ..start
-    };
+    let start = AppendRequest { start: Some(facts), ..start };
     append_one(store, start).await.unwrap();
     let without_tenant = parse_envelope(&run, 2, "step.enter", "");
     let same_tenant = parse_envelope(&run, 3, "step.enter", r#","tenant_id":"acme""#);
     let other_tenant = parse_envelope(&run, 4, "step.enter", r#","tenant_id":"default""#);
-    let foreign = parse_envelope(
-        &TestExecution::new(2),
-        1,
-        "step.enter",
-        r#","tenant_id":"acme""#,
-    );
-    let outcomes = project_all(
-        store,
-        vec![without_tenant, same_tenant, other_tenant, foreign],
-    )
-    .await;
+    let foreign = parse_envelope(&TestExecution::new(2), 1, "step.enter", r#","tenant_id":"acme""#);
+    let outcomes =
+        project_all(store, vec![without_tenant, same_tenant, other_tenant, foreign]).await;
     let mismatch = Some(RejectCode::TenantMismatch);
     assert_eq!(reject_codes(&outcomes), [None, None, mismatch, mismatch]);
     let log = read_log(store, &run).await;
@@ -292,50 +260,30 @@ pub(crate) async fn projected_events_of_dropped_execution_are_rejected(fixture: 
     let store = &*fixture.store;
     let (old, new) = (TestExecution::new(1), TestExecution::new(2_000_000));
     (fixture.mark_dropped_before)(new.id.time()).await;
-    let events = vec![
-        parse_envelope(&old, 1, "step.enter", ""),
-        parse_envelope(&new, 1, "step.enter", ""),
-    ];
+    let events =
+        vec![parse_envelope(&old, 1, "step.enter", ""), parse_envelope(&new, 1, "step.enter", "")];
     let outcomes = project_all(store, events).await;
-    assert_eq!(
-        reject_codes(&outcomes),
-        [Some(RejectCode::RetentionDropped), None]
-    );
+    assert_eq!(reject_codes(&outcomes), [Some(RejectCode::RetentionDropped), None]);
     assert_eq!(store.find_execution(old.id).await.unwrap(), None);
 }
 
 /// The partition of a past month is created on demand.
 pub(crate) async fn projected_events_of_past_month_are_stored(fixture: &StoreFixture) {
     let store = &*fixture.store;
-    let id = first_id_at(
-        Timestamp::parse("2025-02-03T00:00:00Z")
-            .unwrap()
-            .as_unix_ms(),
-    );
-    let text = format!(
-        r#"{{"execution_id":{id},"event_id":{},"event_type":"x"}}"#,
-        id + 1
-    );
+    let id = first_id_at(Timestamp::parse("2025-02-03T00:00:00Z").unwrap().as_unix_ms());
+    let text = format!(r#"{{"execution_id":{id},"event_id":{},"event_type":"x"}}"#, id + 1);
     let value = json::parse(text.as_bytes()).unwrap();
     let projected = parse_projected_event(&value, &projection_context()).unwrap();
     let execution_id = projected.event.execution_id;
-    assert_eq!(
-        project_all(store, vec![projected]).await,
-        [ProjectOutcome::Projected]
-    );
+    assert_eq!(project_all(store, vec![projected]).await, [ProjectOutcome::Projected]);
     assert!(store.find_execution(execution_id).await.unwrap().is_some());
 }
 
 pub(crate) async fn projected_events_are_published(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let run = TestExecution::new(1);
-    let events = (1..=3)
-        .map(|it| parse_envelope(&run, it, "a b.*", ""))
-        .collect();
-    let batch = ProjectionBatch {
-        use_outbox: true,
-        ..projection_batch(events)
-    };
+    let events = (1..=3).map(|it| parse_envelope(&run, it, "a b.*", "")).collect();
+    let batch = ProjectionBatch { use_outbox: true, ..projection_batch(events) };
     project_events(store, batch.clone()).await.unwrap();
     project_events(store, batch).await.unwrap();
     let rows = store.list_outbox_rows(all_outbox_rows()).await.unwrap();
@@ -374,9 +322,7 @@ pub(crate) async fn racing_projectors_write_each_event_once(fixture: &StoreFixtu
                     }
                 };
                 assert_eq!(reject_codes(&outcomes), vec![None; 32]);
-                let new = outcomes
-                    .iter()
-                    .filter(|it| **it == ProjectOutcome::Projected);
+                let new = outcomes.iter().filter(|it| **it == ProjectOutcome::Projected);
                 projected += new.count();
             }
             projected
@@ -404,30 +350,17 @@ pub(crate) async fn rejected_items_are_quarantined_once(fixture: &StoreFixture) 
     let first = item(1, "projector", "{\"a\":");
     let from_stream = item(3, "stream", "{\"a\":");
     store.quarantine_items(Vec::new()).await.unwrap();
-    let items = vec![
-        first.clone(),
-        item(2, "projector", "{\"a\":"),
-        from_stream.clone(),
-    ];
+    let items = vec![first.clone(), item(2, "projector", "{\"a\":"), from_stream.clone()];
     store.quarantine_items(items).await.unwrap();
-    store
-        .quarantine_items(vec![item(4, "projector", "{\"a\":")])
-        .await
-        .unwrap();
+    store.quarantine_items(vec![item(4, "projector", "{\"a\":")]).await.unwrap();
     let filter = |source: Option<&str>, after: Option<i64>| QuarantineFilter {
         source: source.map(Text::from),
         after: after.map(|it| QuarantineId::new(it).unwrap()),
         limit: PageLimit::default(),
     };
     let list = |source, after| store.list_quarantined_items(filter(source, after));
-    assert_eq!(
-        list(None, None).await.unwrap(),
-        [first, from_stream.clone()]
-    );
-    assert_eq!(
-        list(None, Some(1)).await.unwrap(),
-        std::slice::from_ref(&from_stream)
-    );
+    assert_eq!(list(None, None).await.unwrap(), [first, from_stream.clone()]);
+    assert_eq!(list(None, Some(1)).await.unwrap(), std::slice::from_ref(&from_stream));
     assert_eq!(list(Some("stream"), None).await.unwrap(), [from_stream]);
     assert_eq!(list(Some("unknown"), None).await.unwrap(), []);
 }
@@ -453,25 +386,12 @@ pub(crate) async fn old_quarantined_items_are_purged(fixture: &StoreFixture) {
     let before = test_time("12:00:03");
     let limit = PageLimit::clamped(2);
     let remaining = async || {
-        let filter = QuarantineFilter {
-            source: None,
-            after: None,
-            limit: PageLimit::MAX,
-        };
+        let filter = QuarantineFilter { source: None, after: None, limit: PageLimit::MAX };
         store.list_quarantined_items(filter).await.unwrap()
     };
-    assert_eq!(
-        store.purge_quarantined_items(before, limit).await.unwrap(),
-        2
-    );
+    assert_eq!(store.purge_quarantined_items(before, limit).await.unwrap(), 2);
     assert_eq!(remaining().await, items[2..]);
-    assert_eq!(
-        store.purge_quarantined_items(before, limit).await.unwrap(),
-        1
-    );
-    assert_eq!(
-        store.purge_quarantined_items(before, limit).await.unwrap(),
-        0
-    );
+    assert_eq!(store.purge_quarantined_items(before, limit).await.unwrap(), 1);
+    assert_eq!(store.purge_quarantined_items(before, limit).await.unwrap(), 0);
     assert_eq!(remaining().await, items[3..]);
 }

@@ -45,12 +45,9 @@ pub(crate) async fn lists_commands_by_filter(fixture: &StoreFixture) {
     let gpu = PoolName::new("gpu").unwrap();
     let closed = run.issue_command(store).await;
     let waiting = run.issue_command_with(store, |it| it.held = true).await;
-    let in_gpu_pool = run
-        .issue_command_with(store, |it| it.pool = gpu.clone())
-        .await;
-    let leased = other
-        .issue_command_with(store, |it| it.eager_lease = Some(lease_terms("w", 1)))
-        .await;
+    let in_gpu_pool = run.issue_command_with(store, |it| it.pool = gpu.clone()).await;
+    let leased =
+        other.issue_command_with(store, |it| it.eager_lease = Some(lease_terms("w", 1))).await;
     close_command(store, &mut run, closed).await;
 
     assert_eq!(
@@ -58,42 +55,21 @@ pub(crate) async fn lists_commands_by_filter(fixture: &StoreFixture) {
         [closed, waiting, in_gpu_pool, leased]
     );
     let open_commands = CommandFilter::open_in_execution(TenantId::default(), run.id);
-    assert_eq!(
-        listed_command_ids(store, open_commands).await,
-        [waiting, in_gpu_pool]
-    );
-    let with_status = |status| CommandFilter {
-        status,
-        ..all_commands()
-    };
+    assert_eq!(listed_command_ids(store, open_commands).await, [waiting, in_gpu_pool]);
+    let with_status = |status| CommandFilter { status, ..all_commands() };
     assert_eq!(
         listed_command_ids(store, with_status(CommandStatusFilter::Open)).await,
         [waiting, in_gpu_pool, leased]
     );
     let claimed = CommandStatusFilter::Only(CommandStatus::Claimed);
-    assert_eq!(
-        listed_command_ids(store, with_status(claimed)).await,
-        [leased]
-    );
-    let by_pool = CommandFilter {
-        pool: Some(gpu),
-        ..all_commands()
-    };
+    assert_eq!(listed_command_ids(store, with_status(claimed)).await, [leased]);
+    let by_pool = CommandFilter { pool: Some(gpu), ..all_commands() };
     assert_eq!(listed_command_ids(store, by_pool).await, [in_gpu_pool]);
-    let by_worker = |name: &str| CommandFilter {
-        worker: Some(worker_id(name)),
-        ..all_commands()
-    };
+    let by_worker = |name: &str| CommandFilter { worker: Some(worker_id(name)), ..all_commands() };
     assert_eq!(listed_command_ids(store, by_worker("w")).await, [leased]);
-    assert!(
-        listed_command_ids(store, by_worker("nobody"))
-            .await
-            .is_empty()
-    );
-    let other_tenant = CommandFilter {
-        tenant_id: TenantId::new("acme").unwrap(),
-        ..all_commands()
-    };
+    assert!(listed_command_ids(store, by_worker("nobody")).await.is_empty());
+    let other_tenant =
+        CommandFilter { tenant_id: TenantId::new("acme").unwrap(), ..all_commands() };
     assert!(listed_command_ids(store, other_tenant).await.is_empty());
 }
 
@@ -102,17 +78,11 @@ pub(crate) async fn commands_are_listed_per_tenant(fixture: &StoreFixture) {
     let acme = TenantId::new("acme").unwrap();
     let mut run = TestExecution::new(1);
     let mut append = run.start_request();
-    append.start = Some(crate::ExecutionFacts {
-        tenant_id: acme.clone(),
-        ..execution_facts()
-    });
+    append.start = Some(crate::ExecutionFacts { tenant_id: acme.clone(), ..execution_facts() });
     run.append_to(store, append).await.unwrap();
     let command = run.issue_command(store).await;
     assert!(listed_command_ids(store, all_commands()).await.is_empty());
-    let filter = CommandFilter {
-        tenant_id: acme,
-        ..all_commands()
-    };
+    let filter = CommandFilter { tenant_id: acme, ..all_commands() };
     assert_eq!(listed_command_ids(store, filter).await, [command]);
 }
 
@@ -122,19 +92,12 @@ pub(crate) async fn pages_through_commands(fixture: &StoreFixture) {
     let mut issued = Vec::new();
     for number in 0..7 {
         let priority = Priority::clamped(number);
-        issued.push(
-            run.issue_command_with(store, |it| it.priority = priority)
-                .await,
-        );
+        issued.push(run.issue_command_with(store, |it| it.priority = priority).await);
     }
     let mut found = Vec::new();
     let mut after = None;
     loop {
-        let filter = CommandFilter {
-            after,
-            limit: PageLimit::clamped(3),
-            ..all_commands()
-        };
+        let filter = CommandFilter { after, limit: PageLimit::clamped(3), ..all_commands() };
         let page = store.list_commands(filter).await.unwrap();
         assert!(page.commands.len() <= 3);
         found.extend(page.commands.iter().map(|it| it.command_id));
@@ -152,32 +115,15 @@ pub(crate) async fn leases_of_departed_worker_expire(fixture: &StoreFixture) {
     for _ in 0..3 {
         run.issue_command(store).await;
     }
-    let leased = store
-        .lease_commands(lease_request("leaver", 1, 2))
-        .await
-        .unwrap();
-    let other_leases = store
-        .lease_commands(lease_request("stayer", 2, 1))
-        .await
-        .unwrap();
+    let leased = store.lease_commands(lease_request("leaver", 1, 2)).await.unwrap();
+    let other_leases = store.lease_commands(lease_request("stayer", 2, 1)).await.unwrap();
     assert_eq!((leased.len(), other_leases.len()), (2, 1));
     let now = test_time("12:00:30");
     let leaver = worker_id("leaver");
     let (tenant, other_tenant) = (TenantId::default(), TenantId::new("acme").unwrap());
-    assert_eq!(
-        store
-            .expire_worker_leases(&other_tenant, &leaver, now)
-            .await,
-        Ok(0)
-    );
-    assert_eq!(
-        store.expire_worker_leases(&tenant, &leaver, now).await,
-        Ok(2)
-    );
-    let expired = store
-        .list_expired_leases(now, PageLimit::default())
-        .await
-        .unwrap();
+    assert_eq!(store.expire_worker_leases(&other_tenant, &leaver, now).await, Ok(0));
+    assert_eq!(store.expire_worker_leases(&tenant, &leaver, now).await, Ok(2));
+    let expired = store.list_expired_leases(now, PageLimit::default()).await.unwrap();
     let mut expected: Vec<_> = leased.into_iter().map(|it| it.command).collect();
     for command in &mut expected {
         if let Some(lease) = &mut command.lease {
@@ -186,22 +132,9 @@ pub(crate) async fn leases_of_departed_worker_expire(fixture: &StoreFixture) {
     }
     assert_eq!(expired, expected);
     // All leases have already expired, and a later time extends none of them.
-    assert_eq!(
-        store.expire_worker_leases(&tenant, &leaver, now).await,
-        Ok(0)
-    );
-    assert_eq!(
-        store
-            .expire_worker_leases(&tenant, &leaver, test_time("12:00:40"))
-            .await,
-        Ok(0)
-    );
-    assert_eq!(
-        store
-            .expire_worker_leases(&tenant, &worker_id("nobody"), now)
-            .await,
-        Ok(0)
-    );
+    assert_eq!(store.expire_worker_leases(&tenant, &leaver, now).await, Ok(0));
+    assert_eq!(store.expire_worker_leases(&tenant, &leaver, test_time("12:00:40")).await, Ok(0));
+    assert_eq!(store.expire_worker_leases(&tenant, &worker_id("nobody"), now).await, Ok(0));
 }
 
 pub(crate) async fn pool_counts_pending_and_leased(fixture: &StoreFixture) {
@@ -210,13 +143,10 @@ pub(crate) async fn pool_counts_pending_and_leased(fixture: &StoreFixture) {
     let mut run = TestExecution::create_started(store, 1).await;
     let pool = |name: &str| PoolName::new(name).unwrap();
     for name in ["b", "b", "b", "a"] {
-        run.issue_command_with(store, |it| it.pool = pool(name))
-            .await;
+        run.issue_command_with(store, |it| it.pool = pool(name)).await;
     }
     run.issue_command_with(store, |it| it.held = true).await;
-    let closed = run
-        .issue_command_with(store, |it| it.pool = pool("c"))
-        .await;
+    let closed = run.issue_command_with(store, |it| it.pool = pool("c")).await;
     close_command(store, &mut run, closed).await;
     for (token, time) in [(1, "12:00:07"), (2, "12:00:03")] {
         let mut request = lease_request("w", token, 1);
@@ -230,9 +160,6 @@ pub(crate) async fn pool_counts_pending_and_leased(fixture: &StoreFixture) {
         leased,
         oldest_lease,
     };
-    let expected = vec![
-        count("a", 1, 0, None),
-        count("b", 1, 2, Some(test_time("12:00:03"))),
-    ];
+    let expected = vec![count("a", 1, 0, None), count("b", 1, 2, Some(test_time("12:00:03")))];
     assert_eq!(store.pool_counts().await, Ok(expected));
 }

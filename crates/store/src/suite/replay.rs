@@ -11,11 +11,7 @@ use super::fixture::TestExecution;
 use crate::{LogPageLimit, ReplayPage, Store};
 
 /// Fields of a replay row in order, without its context.
-type ReplayFields = (
-    (EventId, Seq, EventName, StatusName),
-    Vec<Option<String>>,
-    Vec<Option<Json>>,
-);
+type ReplayFields = ((EventId, Seq, EventName, StatusName), Vec<Option<String>>, Vec<Option<Json>>);
 
 fn replay_fields(row: ReplayRow<'_>) -> ReplayFields {
     let command_id = row.command_id.map(|id| id.to_string());
@@ -30,26 +26,18 @@ fn replay_fields(row: ReplayRow<'_>) -> ReplayFields {
     let texts = texts.into_iter().map(|text| text.map(str::to_owned));
     let values = [row.result, row.meta, row.payload_ref];
     (
-        (
-            row.event_id,
-            row.seq,
-            row.event_type.clone(),
-            row.status.clone(),
-        ),
+        (row.event_id, row.seq, row.event_type.clone(), row.status.clone()),
         [command_id].into_iter().chain(texts).collect(),
-        values
-            .map(|value| value.map(|value| value.to_json().unwrap()))
-            .into(),
+        values.map(|value| value.map(|value| value.to_json().unwrap())).into(),
     )
 }
 
 /// Returns the context of each event of a page.
 fn event_contexts(page: &ReplayPage) -> Vec<Option<Json>> {
     match page {
-        ReplayPage::Rows(rows) => rows
-            .replay_rows()
-            .map(|row| row.context.map(|it| it.to_json().unwrap()))
-            .collect(),
+        ReplayPage::Rows(rows) => {
+            rows.replay_rows().map(|row| row.context.map(|it| it.to_json().unwrap())).collect()
+        }
         ReplayPage::Events(events) => {
             let events = events.iter();
             events.map(|it| it.record.event.context.clone()).collect()
@@ -62,9 +50,7 @@ fn page_fields(page: &ReplayPage) -> Vec<ReplayFields> {
         ReplayPage::Rows(rows) => rows.replay_rows().map(replay_fields).collect(),
         ReplayPage::Events(events) => {
             let events = events.iter();
-            events
-                .map(|it| replay_fields(ReplayRow::from(&it.record)))
-                .collect()
+            events.map(|it| replay_fields(ReplayRow::from(&it.record))).collect()
         }
     }
 }
@@ -72,14 +58,9 @@ fn page_fields(page: &ReplayPage) -> Vec<ReplayFields> {
 /// Asserts that the replay rows of a log have the fields of its events.
 pub(crate) async fn assert_replay_rows_match(store: &dyn Store, events: &[StoredEvent]) {
     let id = events[0].record.event.execution_id;
-    let page = store
-        .read_replay_rows(id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await
-        .unwrap();
-    assert_eq!(
-        page_fields(&page),
-        page_fields(&ReplayPage::Events(events.to_vec()))
-    );
+    let page =
+        store.read_replay_rows(id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await.unwrap();
+    assert_eq!(page_fields(&page), page_fields(&ReplayPage::Events(events.to_vec())));
     assert_eq!(page.len(), events.len());
     assert_eq!(page.last_seq(), events.last().map(|it| it.record.seq));
 }
@@ -112,18 +93,11 @@ pub(crate) async fn pages_through_replay_rows(fixture: &StoreFixture) {
     let mut after = ExecutionVersion::EMPTY;
     let mut pages = Vec::new();
     loop {
-        let page = store
-            .read_replay_rows(run.id, after, LogPageLimit::clamped(4))
-            .await;
+        let page = store.read_replay_rows(run.id, after, LogPageLimit::clamped(4)).await;
         let page = page.unwrap();
         let Some(last) = page.last_seq() else { break };
-        let events = store
-            .read_events(run.id, after, LogPageLimit::clamped(4))
-            .await;
-        assert_eq!(
-            page_fields(&page),
-            page_fields(&ReplayPage::Events(events.unwrap()))
-        );
+        let events = store.read_events(run.id, after, LogPageLimit::clamped(4)).await;
+        assert_eq!(page_fields(&page), page_fields(&ReplayPage::Events(events.unwrap())));
         after = last.into();
         pages.push(page.len());
     }
@@ -156,9 +130,7 @@ pub(crate) async fn replay_rows_include_business_object_context(fixture: &StoreF
         event.context = Some(context.clone());
         run.append_to(store, append).await.unwrap();
     }
-    let page = store
-        .read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let page = store.read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let contexts = event_contexts(&page.unwrap());
     assert_eq!(contexts[1..], vec![Some(context); metas.len()]);
 }
@@ -170,12 +142,8 @@ pub(crate) async fn other_schema_versions_return_whole_events(fixture: &StoreFix
     let mut append = run.step_request();
     append.events[0].schema_version = SchemaVersion::new(1_000).unwrap();
     run.append_to(store, append).await.unwrap();
-    let page = store
-        .read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
-    let events = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let page = store.read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
+    let events = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     match page.unwrap() {
         ReplayPage::Events(whole) => assert_eq!(whole, events.unwrap()),
         ReplayPage::Rows(rows) => panic!("{rows:?}"),

@@ -40,10 +40,7 @@ async fn reserve_request(
     number: i64,
     now: &str,
 ) -> ReserveOutcome {
-    store
-        .reserve_request(request_reservation(key, body, number, now))
-        .await
-        .unwrap()
+    store.reserve_request(request_reservation(key, body, number, now)).await.unwrap()
 }
 
 fn reserved_as(number: i64) -> ReserveOutcome {
@@ -51,10 +48,7 @@ fn reserved_as(number: i64) -> ReserveOutcome {
 }
 
 fn answered_outcome(text: &str) -> RequestOutcome {
-    RequestOutcome::Answered {
-        status: 200,
-        answer: Text::from(text),
-    }
+    RequestOutcome::Answered { status: 200, answer: Text::from(text) }
 }
 
 pub(crate) async fn reserved_request_runs_once_and_replays_answer(fixture: &StoreFixture) {
@@ -89,10 +83,7 @@ pub(crate) async fn reserved_request_runs_once_and_replays_answer(fixture: &Stor
         let ReserveOutcome::Answered(request) = reserve("body", 3, now).await else {
             panic!("not answered");
         };
-        assert_eq!(
-            (request.status, &request.answer),
-            (200, &Json::from("{\"a\":1}"))
-        );
+        assert_eq!((request.status, &request.answer), (200, &Json::from("{\"a\":1}")));
         assert_eq!(reserve("other", 3, now).await, ReserveOutcome::Mismatch);
     }
     assert!(answered().await.unwrap().is_some());
@@ -102,22 +93,13 @@ pub(crate) async fn reserved_request_runs_once_and_replays_answer(fixture: &Stor
     complete(4, RequestOutcome::Refused).await.unwrap();
     assert_eq!(reserve("third", 5, "12:00:00").await, reserved_as(5));
     // Other keys, routes and tenants are independent.
-    assert_eq!(
-        reserve_request(store, "l", "other", 6, "12:00:00").await,
-        reserved_as(6)
-    );
+    assert_eq!(reserve_request(store, "l", "other", 6, "12:00:00").await, reserved_as(6));
     let mut other_route = request_reservation("k", "other", 7, "12:00:00");
     other_route.key.route = Text::from("POST /api/executions");
-    assert_eq!(
-        store.reserve_request(other_route).await.unwrap(),
-        reserved_as(7)
-    );
+    assert_eq!(store.reserve_request(other_route).await.unwrap(), reserved_as(7));
     let mut other_tenant = request_reservation("k", "other", 8, "12:00:00");
     other_tenant.key.tenant_id = TenantId::new("else").unwrap();
-    assert_eq!(
-        store.reserve_request(other_tenant).await.unwrap(),
-        reserved_as(8)
-    );
+    assert_eq!(store.reserve_request(other_tenant).await.unwrap(), reserved_as(8));
     let deleted =
         store.delete_expired(GcTarget::Idempotency, test_time("13:00:00"), PageLimit::MAX);
     assert_eq!(deleted.await.unwrap(), 4);
@@ -125,33 +107,19 @@ pub(crate) async fn reserved_request_runs_once_and_replays_answer(fixture: &Stor
 
 pub(crate) async fn abandoned_request_is_taken_over(fixture: &StoreFixture) {
     let store = &*fixture.store;
-    assert_eq!(
-        reserve_request(store, "k", "body", 1, "12:00:00").await,
-        reserved_as(1)
-    );
+    assert_eq!(reserve_request(store, "k", "body", 1, "12:00:00").await, reserved_as(1));
     // Repeated attempts keep the id of the work.
-    assert_eq!(
-        reserve_request(store, "k", "body", 2, "12:01:00").await,
-        reserved_as(1)
-    );
+    assert_eq!(reserve_request(store, "k", "body", 2, "12:01:00").await, reserved_as(1));
     assert_eq!(
         reserve_request(store, "k", "body", 3, "12:01:01").await,
         ReserveOutcome::InProgress
     );
-    assert_eq!(
-        reserve_request(store, "k", "other", 3, "12:59:00").await,
-        ReserveOutcome::Mismatch
-    );
+    assert_eq!(reserve_request(store, "k", "other", 3, "12:59:00").await, ReserveOutcome::Mismatch);
     let key = request_reservation("k", "body", 1, "12:00:00").key;
     let id = EventId::new(1).unwrap();
-    let outcome = RequestOutcome::Unknown {
-        now: test_time("12:01:02"),
-    };
+    let outcome = RequestOutcome::Unknown { now: test_time("12:01:02") };
     store.complete_request(key, id, outcome).await.unwrap();
-    assert_eq!(
-        reserve_request(store, "k", "body", 4, "12:01:02").await,
-        reserved_as(1)
-    );
+    assert_eq!(reserve_request(store, "k", "body", 4, "12:01:02").await, reserved_as(1));
 }
 
 pub(crate) async fn one_of_racing_requests_is_reserved(fixture: &StoreFixture) {
@@ -161,12 +129,8 @@ pub(crate) async fn one_of_racing_requests_is_reserved(fixture: &StoreFixture) {
         tasks.spawn(async move { reserve_request(&*store, "k", "body", number, "12:00:00").await });
     }
     let outcomes = tasks.join_all().await;
-    let winners = outcomes
-        .iter()
-        .filter(|it| matches!(it, ReserveOutcome::Reserved(_)));
+    let winners = outcomes.iter().filter(|it| matches!(it, ReserveOutcome::Reserved(_)));
     assert_eq!(winners.count(), 1, "{outcomes:?}");
-    let others = outcomes
-        .iter()
-        .filter(|it| **it == ReserveOutcome::InProgress);
+    let others = outcomes.iter().filter(|it| **it == ReserveOutcome::InProgress);
     assert_eq!(others.count(), 31, "{outcomes:?}");
 }

@@ -59,13 +59,7 @@ pub(crate) async fn results_are_stored_with_append(fixture: &StoreFixture) {
         assert_eq!(found, Some(expected));
     }
     assert_eq!(store.find_result(run.id, result_id(9)).await.unwrap(), None);
-    assert_eq!(
-        store
-            .find_result(TestExecution::new(2).id, result_id(1))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(store.find_result(TestExecution::new(2).id, result_id(1)).await.unwrap(), None);
 }
 
 pub(crate) async fn refused_append_stores_no_result(fixture: &StoreFixture) {
@@ -93,21 +87,11 @@ pub(crate) async fn refused_append_stores_no_result(fixture: &StoreFixture) {
         .await;
     assert_eq!(results[0], Err(AppendError::IdTaken));
     assert!(results[1].is_ok(), "{results:?}");
-    let stored = store
-        .find_result(run.id, result_id(1))
-        .await
-        .unwrap()
-        .unwrap();
+    let stored = store.find_result(run.id, result_id(1)).await.unwrap().unwrap();
     assert_eq!(&*stored.bytes, b"1");
-    let other_stored = store
-        .find_result(other.id, result_id(1))
-        .await
-        .unwrap()
-        .unwrap();
+    let other_stored = store.find_result(other.id, result_id(1)).await.unwrap().unwrap();
     assert_eq!(&*other_stored.bytes, b"mine");
-    let log = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let log = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     assert_eq!(log.unwrap().len(), 2);
 }
 
@@ -118,23 +102,15 @@ pub(crate) async fn result_size_is_limited(fixture: &StoreFixture) {
         results: vec![new_result(1, b"1"), new_result(1, b"2")],
         ..run.step_request()
     };
-    assert_eq!(
-        append_one(store, twice).await,
-        Err(InvalidAppend::ResultTwice.into())
-    );
+    assert_eq!(append_one(store, twice).await, Err(InvalidAppend::ResultTwice.into()));
     let half: Arc<[u8]> = vec![0; MAX_APPEND_RESULT_BYTES / 2 + 1].into();
-    let half_size_result = |number| NewResult {
-        bytes: Arc::clone(&half),
-        ..new_result(number, b"")
-    };
+    let half_size_result =
+        |number| NewResult { bytes: Arc::clone(&half), ..new_result(number, b"") };
     let large = AppendRequest {
         results: vec![half_size_result(1), half_size_result(2)],
         ..run.step_request()
     };
-    assert_eq!(
-        append_one(store, large).await,
-        Err(InvalidAppend::ResultsTooLarge.into())
-    );
+    assert_eq!(append_one(store, large).await, Err(InvalidAppend::ResultsTooLarge.into()));
     assert_eq!(store.find_result(run.id, result_id(1)).await.unwrap(), None);
 }
 
@@ -166,10 +142,7 @@ pub(crate) async fn results_are_stored_without_append(fixture: &StoreFixture) {
         assert_eq!(result, Err(PutResultError::IdTaken));
     }
     let too_large = vec![0; MAX_RESULT_BYTES + 1];
-    let too_large = NewResult {
-        bytes: too_large.into(),
-        ..new_result(4, b"")
-    };
+    let too_large = NewResult { bytes: too_large.into(), ..new_result(4, b"") };
     let result = store.put_result(result_put(run.id, too_large)).await;
     assert_eq!(result, Err(PutResultError::TooLarge));
     assert_eq!(store.find_result(run.id, result_id(4)).await.unwrap(), None);

@@ -49,10 +49,7 @@ async fn database_now(store: &dyn Store) -> Timestamp {
 }
 
 pub(super) fn partition_names(partitions: &[OldPartition]) -> Vec<&str> {
-    partitions
-        .iter()
-        .map(|old| old.partition.name.as_str())
-        .collect()
+    partitions.iter().map(|old| old.partition.name.as_str()).collect()
 }
 
 pub(super) async fn run_purge(store: &dyn Store, plan: &PurgePlan) -> PurgeReport {
@@ -63,53 +60,34 @@ pub(crate) async fn only_finished_months_are_dropped(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let august = write_ended_run(store, run_in_month(8, 1)).await;
     let mut live_run = run_in_month(9, 1);
-    live_run
-        .append_to(store, live_run.start_request())
-        .await
-        .unwrap();
+    live_run.append_to(store, live_run.start_request()).await.unwrap();
     let ended_run = write_ended_run(store, run_in_month(9, 2)).await;
     let current = write_ended_run(store, TestExecution::new(1)).await;
 
-    let dry_report = run_purge(
-        store,
-        &PurgePlan {
-            dry_run: true,
-            ..purge_before_november(store).await
-        },
-    )
-    .await;
+    let dry_report =
+        run_purge(store, &PurgePlan { dry_run: true, ..purge_before_november(store).await }).await;
     assert_eq!(partition_names(&dry_report.dropped), ["event_y2026m08"]);
     assert_eq!(partition_names(&dry_report.skipped), ["event_y2026m09"]);
     assert!(store.find_execution(august.id).await.unwrap().is_some());
 
     let last_position = async |run: &TestExecution| {
         let page = crate::LogPageLimit::MAX;
-        let events = store
-            .read_events(run.id, noetl_types::ExecutionVersion::EMPTY, page)
-            .await;
+        let events = store.read_events(run.id, noetl_types::ExecutionVersion::EMPTY, page).await;
         events.unwrap().last().unwrap().feed.position
     };
     assert_eq!(store.last_dropped_position().await.unwrap(), 0);
     let last = last_position(&august).await;
     let report = run_purge(store, &purge_before_november(store).await).await;
-    assert_eq!(
-        (&report.dropped, &report.skipped),
-        (&dry_report.dropped, &dry_report.skipped)
-    );
+    assert_eq!((&report.dropped, &report.skipped), (&dry_report.dropped, &dry_report.skipped));
     assert_eq!(store.last_dropped_position().await.unwrap(), last);
-    assert_eq!(
-        report.skipped[0].pin_reason,
-        Some(PinReason::NotEnded(live_run.id))
-    );
+    assert_eq!(report.skipped[0].pin_reason, Some(PinReason::NotEnded(live_run.id)));
     assert!(store.is_dropped(august.id).await.unwrap());
     assert_eq!(store.find_execution(august.id).await.unwrap(), None);
     let log = |run: &TestExecution| {
         let id = run.id;
         async move {
             let page = crate::LogPageLimit::MAX;
-            let events = store
-                .read_events(id, noetl_types::ExecutionVersion::EMPTY, page)
-                .await;
+            let events = store.read_events(id, noetl_types::ExecutionVersion::EMPTY, page).await;
             events.unwrap().len()
         }
     };
@@ -125,10 +103,7 @@ pub(crate) async fn only_finished_months_are_dropped(fixture: &StoreFixture) {
     let report = run_purge(store, &purge_before_november(store).await).await;
     assert_eq!(partition_names(&report.dropped), ["event_y2026m09"]);
     assert_eq!(store.last_dropped_position().await.unwrap(), last);
-    assert_eq!(
-        run_purge(store, &purge_before_november(store).await).await,
-        PurgeReport::default()
-    );
+    assert_eq!(run_purge(store, &purge_before_november(store).await).await, PurgeReport::default());
     assert_eq!(log(&current).await, 2);
 }
 
@@ -138,14 +113,8 @@ pub(crate) async fn month_is_dropped_only_after_its_end(fixture: &StoreFixture) 
     let end = Month::new(2026, 9).unwrap().first_instant();
     let just_before = end.saturating_sub(Millis::from_ms(1));
     for (before, expected) in [(just_before, &[][..]), (end, &["event_y2026m08"])] {
-        let plan = PurgePlan {
-            events_before: Some(before),
-            ..purge_before_november(store).await
-        };
-        assert_eq!(
-            partition_names(&run_purge(store, &plan).await.dropped),
-            expected
-        );
+        let plan = PurgePlan { events_before: Some(before), ..purge_before_november(store).await };
+        assert_eq!(partition_names(&run_purge(store, &plan).await.dropped), expected);
     }
 }
 
@@ -169,19 +138,11 @@ pub(crate) async fn late_event_of_dropped_execution_is_refused(fixture: &StoreFi
 pub(crate) async fn unpublished_events_pin_their_month(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let mut run = run_in_month(8, 1);
-    run.append_to(store, with_outbox_rows(run.start_request()))
-        .await
-        .unwrap();
+    run.append_to(store, with_outbox_rows(run.start_request())).await.unwrap();
     let end = with_outbox_rows(run.end_request());
     run.append_to(store, end).await.unwrap();
-    let publishers = EnabledPublishers {
-        outbox: true,
-        streams: vec![Text::from(STREAM_NAME)],
-    };
-    let plan = PurgePlan {
-        publishers,
-        ..purge_before_november(store).await
-    };
+    let publishers = EnabledPublishers { outbox: true, streams: vec![Text::from(STREAM_NAME)] };
+    let plan = PurgePlan { publishers, ..purge_before_november(store).await };
     let pin_reason = |report: PurgeReport| {
         assert_eq!(report.dropped, []);
         report.skipped[0].pin_reason.clone().unwrap()
@@ -190,10 +151,7 @@ pub(crate) async fn unpublished_events_pin_their_month(fixture: &StoreFixture) {
     assert_eq!(reason, PinReason::Outbox(run.id));
     let rows = claim_rows(store, "p", 10, test_time("12:00:00")).await;
     let marks = rows.iter().map(outbox_mark).collect();
-    store
-        .mark_published(marks, test_time("12:00:00"))
-        .await
-        .unwrap();
+    store.mark_published(marks, test_time("12:00:00")).await.unwrap();
     // The stream has no cursor yet.
     let stream = PinReason::Stream(Text::from(STREAM_NAME));
     assert_eq!(pin_reason(run_purge(store, &plan).await), stream);
@@ -207,27 +165,15 @@ pub(crate) async fn unpublished_events_pin_their_month(fixture: &StoreFixture) {
         }
         tokio::task::yield_now().await;
     };
-    let first = CursorMove::Forward {
-        from: cursor.position,
-        to: batch.events[0].feed,
-    };
+    let first = CursorMove::Forward { from: cursor.position, to: batch.events[0].feed };
     assert!(move_cursor(store, &cursor, first).await);
     assert_eq!(pin_reason(run_purge(store, &plan).await), stream);
-    let second = CursorMove::Forward {
-        from: batch.events[0].feed,
-        to: batch.next,
-    };
+    let second = CursorMove::Forward { from: batch.events[0].feed, to: batch.next };
     assert!(move_cursor(store, &cursor, second).await);
     assert_eq!(run_purge(store, &plan).await.dropped.len(), 1);
     assert!(store.is_dropped(run.id).await.unwrap());
     // Published rows were deleted with their execution.
-    assert_eq!(
-        store
-            .list_outbox_rows(super::outbox::all_outbox_rows())
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(store.list_outbox_rows(super::outbox::all_outbox_rows()).await.unwrap(), []);
 }
 
 /// Without enabled publishers, no row pins a month. A discarded row counts as published.
@@ -235,9 +181,7 @@ pub(crate) async fn discarded_rows_do_not_pin_month(fixture: &StoreFixture) {
     let store = &*fixture.store;
     for month in [7, 8] {
         let mut run = run_in_month(month, 1);
-        run.append_to(store, with_outbox_rows(run.start_request()))
-            .await
-            .unwrap();
+        run.append_to(store, with_outbox_rows(run.start_request())).await.unwrap();
         let end = with_outbox_rows(run.end_request());
         run.append_to(store, end).await.unwrap();
     }
@@ -252,10 +196,7 @@ pub(crate) async fn discarded_rows_do_not_pin_month(fixture: &StoreFixture) {
         assert_eq!(discarded.await.unwrap(), 1);
     }
     let with_outbox = PurgePlan {
-        publishers: EnabledPublishers {
-            outbox: true,
-            streams: Vec::new(),
-        },
+        publishers: EnabledPublishers { outbox: true, streams: Vec::new() },
         ..purge_before_november(store).await
     };
     let report = run_purge(store, &with_outbox).await;
@@ -277,22 +218,10 @@ pub(crate) async fn pending_follow_up_pins_its_month(fixture: &StoreFixture) {
     let end = run.end_request();
     run.append_to(store, end).await.unwrap();
     let report = run_purge(store, &purge_before_november(store).await).await;
-    assert_eq!(
-        report.skipped[0].pin_reason,
-        Some(PinReason::PendingFollowUp(run.id))
-    );
+    assert_eq!(report.skipped[0].pin_reason, Some(PinReason::PendingFollowUp(run.id)));
     let outcome = crate::FollowUpOutcome::Done;
-    store
-        .complete_follow_up(run.id, &"notify".into(), outcome)
-        .await
-        .unwrap();
-    assert_eq!(
-        run_purge(store, &purge_before_november(store).await)
-            .await
-            .dropped
-            .len(),
-        1
-    );
+    store.complete_follow_up(run.id, &"notify".into(), outcome).await.unwrap();
+    assert_eq!(run_purge(store, &purge_before_november(store).await).await.dropped.len(), 1);
 }
 
 pub(crate) async fn drop_deletes_all_rows_of_execution(fixture: &StoreFixture) {
@@ -302,19 +231,11 @@ pub(crate) async fn drop_deletes_all_rows_of_execution(fixture: &StoreFixture) {
     let command_id = run.issue_command(store).await;
     let mut append = run.step_request();
     append.results = vec![super::result::new_result(5, b"[1]")];
-    append.timers = vec![crate::TimerChange::Arm {
-        timer_id: Text::from("t"),
-        fire_at: test_time("12:00:00"),
-    }];
+    append.timers =
+        vec![crate::TimerChange::Arm { timer_id: Text::from("t"), fire_at: test_time("12:00:00") }];
     run.append_to(store, append).await.unwrap();
     store
-        .set_vars(
-            run.id,
-            vec![super::cache_and_vars::test_var(
-                "x",
-                noetl_types::Json::from(1),
-            )],
-        )
+        .set_vars(run.id, vec![super::cache_and_vars::test_var("x", noetl_types::Json::from(1))])
         .await
         .unwrap();
     let end = run.end_request();
@@ -324,19 +245,13 @@ pub(crate) async fn drop_deletes_all_rows_of_execution(fixture: &StoreFixture) {
     assert_eq!(store.find_command(command_id).await.unwrap(), None);
     let result_id = noetl_types::ResultId::new(5).unwrap();
     assert_eq!(store.find_result(run.id, result_id).await.unwrap(), None);
-    let due = store
-        .list_due_timers(test_time("23:00:00"), None, PageLimit::MAX)
-        .await
-        .unwrap();
+    let due = store.list_due_timers(test_time("23:00:00"), None, PageLimit::MAX).await.unwrap();
     assert_eq!(due, []);
     assert_eq!(store.list_vars(run.id, None).await.unwrap(), []);
     let stats = store.store_stats().await.unwrap();
     assert!(stats.rows.values().all(|rows| *rows == 0), "{stats:?}");
     assert_eq!(
-        store
-            .purge_dropped_executions(database_now(store).await, PageLimit::MAX)
-            .await
-            .unwrap(),
+        store.purge_dropped_executions(database_now(store).await, PageLimit::MAX).await.unwrap(),
         0
     );
 }
@@ -344,10 +259,7 @@ pub(crate) async fn drop_deletes_all_rows_of_execution(fixture: &StoreFixture) {
 pub(crate) async fn old_commands_and_silent_pools_are_purged(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let mut run = TestExecution::create_started(store, 1).await;
-    let (open, closed) = (
-        run.issue_command(store).await,
-        run.issue_command(store).await,
-    );
+    let (open, closed) = (run.issue_command(store).await, run.issue_command(store).await);
     let mut append = run.step_request();
     append.commands = vec![crate::CommandChange::Close {
         command_id: closed,
@@ -381,28 +293,15 @@ pub(crate) async fn old_commands_and_silent_pools_are_purged(fixture: &StoreFixt
     };
     let at_bound = run_purge(store, &plan("12:00:00")).await;
     assert_eq!((at_bound.commands, at_bound.runtimes), (0, 1));
-    let dry = PurgePlan {
-        dry_run: true,
-        ..plan("12:00:01")
-    };
+    let dry = PurgePlan { dry_run: true, ..plan("12:00:01") };
     assert_eq!(run_purge(store, &dry).await.commands, 1);
     assert_eq!(run_purge(store, &plan("12:00:01")).await.commands, 1);
-    assert_eq!(
-        run_purge(store, &plan("12:00:01")).await,
-        PurgeReport::default()
-    );
+    assert_eq!(run_purge(store, &plan("12:00:01")).await, PurgeReport::default());
     assert!(store.find_command(open).await.unwrap().is_some());
     assert_eq!(store.find_command(closed).await.unwrap(), None);
     let pools = store.list_runtimes(RuntimeKind::WorkerPool).await.unwrap();
     assert_eq!(pools.len(), 1);
-    assert_eq!(
-        store
-            .list_runtimes(RuntimeKind::ServerApi)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(store.list_runtimes(RuntimeKind::ServerApi).await.unwrap().len(), 1);
     // A purged pool has to register again.
     let silent = Text::from("silent");
     let heartbeat = store.record_heartbeat(RuntimeKind::WorkerPool, &silent, test_time("12:00:00"));
@@ -419,10 +318,7 @@ pub(crate) async fn purged_command_accepts_no_result(fixture: &StoreFixture) {
         attempt: 1,
         condition: crate::LeaseCondition::Worker(super::fixture::worker_id("w")),
     };
-    store
-        .lease_commands(super::fixture::lease_request("w", 1, 1))
-        .await
-        .unwrap();
+    store.lease_commands(super::fixture::lease_request("w", 1, 1)).await.unwrap();
     let mut append = run.step_request();
     append.commands = vec![crate::CommandChange::Close {
         command_id,
@@ -431,9 +327,7 @@ pub(crate) async fn purged_command_accepts_no_result(fixture: &StoreFixture) {
         error: None,
     }];
     run.append_to(store, append).await.unwrap();
-    let purged = store
-        .purge_commands(test_time("13:00:00"), PageLimit::MAX)
-        .await;
+    let purged = store.purge_commands(test_time("13:00:00"), PageLimit::MAX).await;
     assert_eq!(purged.unwrap(), 1);
     let mut late = run.step_request();
     late.fences = vec![fence];
@@ -482,9 +376,7 @@ pub(crate) async fn runs_racing_a_drop_are_kept_or_dropped_whole(fixture: &Store
         assert!(store.is_dropped(run.id).await.unwrap());
         assert_eq!(store.find_execution(run.id).await.unwrap(), None);
         let page = crate::LogPageLimit::MAX;
-        let log = store
-            .read_events(run.id, noetl_types::ExecutionVersion::EMPTY, page)
-            .await;
+        let log = store.read_events(run.id, noetl_types::ExecutionVersion::EMPTY, page).await;
         assert_eq!(log.unwrap(), []);
     }
 }
@@ -506,12 +398,6 @@ pub(crate) async fn intact_logs_pass_verification(fixture: &StoreFixture) {
     let stats = store.store_stats().await.unwrap();
     assert_eq!(stats.rows.get("event"), Some(&5));
     assert_eq!(stats.rows.get("execution"), Some(&2));
-    let status = store
-        .find_execution(run.id)
-        .await
-        .unwrap()
-        .unwrap()
-        .view
-        .status;
+    let status = store.find_execution(run.id).await.unwrap().unwrap().view.status;
     assert_eq!(status, ExecutionStatus::Running);
 }

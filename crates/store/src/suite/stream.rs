@@ -39,11 +39,7 @@ pub(crate) async fn lease_stream(store: &dyn Store, request: StreamLeaseRequest)
 
 /// Leases the stream [`STREAM_NAME`].
 pub(crate) async fn lease_test_stream(store: &dyn Store, owner: &str, time: &str) -> StreamCursor {
-    lease_stream(
-        store,
-        stream_lease_request(STREAM_NAME, owner, test_time(time)),
-    )
-    .await
+    lease_stream(store, stream_lease_request(STREAM_NAME, owner, test_time(time))).await
 }
 
 /// Moves a cursor as its owner. Returns false if the move is rejected.
@@ -53,11 +49,7 @@ pub(crate) async fn move_cursor(store: &dyn Store, cursor: &StreamCursor, to: Cu
 }
 
 pub(crate) fn stream_owner(cursor: &StreamCursor) -> StreamOwner {
-    StreamOwner {
-        name: cursor.name.clone(),
-        epoch: cursor.epoch,
-        now: test_time("12:00:00"),
-    }
+    StreamOwner { name: cursor.name.clone(), epoch: cursor.epoch, now: test_time("12:00:00") }
 }
 
 /// Returns the positions of `events` events, once all of them are readable.
@@ -70,10 +62,7 @@ async fn feed_positions(store: &dyn Store, events: usize) -> Vec<FeedPosition> {
 pub(crate) async fn read_messages(store: &dyn Store, events: usize) -> Vec<FeedMessage> {
     let (mut after, mut messages) = (FeedPosition::default(), Vec::new());
     while messages.len() < events {
-        let batch = store
-            .read_feed_messages(after, FeedLimit::MAX)
-            .await
-            .unwrap();
+        let batch = store.read_feed_messages(after, FeedLimit::MAX).await.unwrap();
         after = batch.next;
         messages.extend(batch.events.into_iter().map(Result::unwrap));
         tokio::task::yield_now().await;
@@ -112,11 +101,7 @@ fn random_json(rng: &mut SeededRng, depth: u64) -> Json {
             let names = ["b", "a", "", "é", "a\"b", "Z"];
             let chosen = names.iter().filter(|_| rng.one_in(2)).copied();
             let chosen: Vec<_> = chosen.collect();
-            Json::object(
-                chosen
-                    .into_iter()
-                    .map(|name| (name, random_json(rng, depth - 1))),
-            )
+            Json::object(chosen.into_iter().map(|name| (name, random_json(rng, depth - 1))))
         }
     }
 }
@@ -139,19 +124,13 @@ fn random_event(run: &mut TestExecution, rng: &mut SeededRng) -> NewEvent {
     ] {
         text(field);
     }
-    for field in [
-        &mut event.context,
-        &mut event.result,
-        &mut event.meta,
-        &mut event.payload_ref,
-    ] {
+    for field in [&mut event.context, &mut event.result, &mut event.meta, &mut event.payload_ref] {
         let value = rng.one_in(2).then(|| random_json(rng, 3));
         // A null value means an absent field.
         *field = value.filter(|value| !value.is_null());
     }
-    event.duration = rng
-        .one_in(2)
-        .then(|| ElapsedTime::from(Millis::from_ms(rng.next_below(9_999))));
+    event.duration =
+        rng.one_in(2).then(|| ElapsedTime::from(Millis::from_ms(rng.next_below(9_999))));
     if rng.one_in(8) {
         event.event_type = EventName::parse_lenient(Some("Weird *.> Name!")).unwrap();
         event.projected = ProjectedFields {
@@ -191,9 +170,7 @@ pub(crate) async fn feed_messages_match_feed_events(fixture: &StoreFixture) {
             assert!(batch.is_full || count + batch.events.len() == total);
             assert!(!batch.events.is_empty() && batch.events.len() <= events.len());
             events.truncate(batch.events.len());
-            let expected = events
-                .iter()
-                .map(|event| Ok(FeedMessage::from_event(event)));
+            let expected = events.iter().map(|event| Ok(FeedMessage::from_event(event)));
             assert_eq!(batch.events, expected.collect::<Vec<_>>());
             assert_eq!(batch.next, events[events.len() - 1].feed);
             count += events.len();
@@ -270,10 +247,8 @@ pub(crate) async fn stream_has_one_publisher(fixture: &StoreFixture) {
     let a = lease_test_stream(store, "a", "12:00:00").await;
     let request = stream_lease_request(STREAM_NAME, "b", test_time("12:00:29.999"));
     let held = store.lease_stream(request).await;
-    let expected = StreamLeaseOutcome::Held {
-        owner: Text::from("a"),
-        until: test_time("12:00:30"),
-    };
+    let expected =
+        StreamLeaseOutcome::Held { owner: Text::from("a"), until: test_time("12:00:30") };
     assert_eq!(held.unwrap(), expected);
     let forward = |from, to| CursorMove::Forward { from, to };
     let step = forward(start, positions[0]);
@@ -286,12 +261,7 @@ pub(crate) async fn stream_has_one_publisher(fixture: &StoreFixture) {
     ] {
         assert!(!move_cursor(store, &a, invalid).await);
     }
-    assert!(
-        store
-            .renew_stream_lease(stream_owner(&a), test_time("12:01:00"))
-            .await
-            .unwrap()
-    );
+    assert!(store.renew_stream_lease(stream_owner(&a), test_time("12:01:00")).await.unwrap());
     let request = stream_lease_request(STREAM_NAME, "b", test_time("12:00:59"));
     let held = store.lease_stream(request).await;
     assert!(matches!(held.unwrap(), StreamLeaseOutcome::Held { .. }));
@@ -300,12 +270,7 @@ pub(crate) async fn stream_has_one_publisher(fixture: &StoreFixture) {
     assert_eq!((b.epoch, b.position), (2, positions[0]));
     let late = forward(positions[0], positions[2]);
     assert!(!move_cursor(store, &a, late).await);
-    assert!(
-        !store
-            .renew_stream_lease(stream_owner(&a), test_time("13:00:00"))
-            .await
-            .unwrap()
-    );
+    assert!(!store.renew_stream_lease(stream_owner(&a), test_time("13:00:00")).await.unwrap());
     assert!(!store.release_stream_lease(stream_owner(&a)).await.unwrap());
     let step = forward(positions[0], positions[1]);
     assert!(move_cursor(store, &b, step).await);
@@ -316,12 +281,7 @@ pub(crate) async fn stream_has_one_publisher(fixture: &StoreFixture) {
     // A restarted process with the same name does not share the lease of its former instance.
     let restarted = lease_test_stream(store, "c", "12:01:02").await;
     assert_eq!(restarted.epoch, 4);
-    assert!(
-        !store
-            .renew_stream_lease(stream_owner(&c), test_time("13:00:00"))
-            .await
-            .unwrap()
-    );
+    assert!(!store.renew_stream_lease(stream_owner(&c), test_time("13:00:00")).await.unwrap());
 }
 
 pub(crate) async fn only_lease_holder_moves_cursor(fixture: &StoreFixture) {
@@ -344,10 +304,7 @@ pub(crate) async fn only_lease_holder_moves_cursor(fixture: &StoreFixture) {
                 };
                 let next = positions.iter().find(|it| **it > cursor.position);
                 if let Some(to) = next {
-                    let step = CursorMove::Forward {
-                        from: cursor.position,
-                        to: *to,
-                    };
+                    let step = CursorMove::Forward { from: cursor.position, to: *to };
                     let is_moved = move_cursor(&*store, &cursor, step).await;
                     moved += usize::from(is_moved);
                 }
@@ -368,10 +325,7 @@ pub(crate) async fn new_log_epoch_changes_message_ids(fixture: &StoreFixture) {
     let now = test_time("12:00:00");
     let cursor = lease_stream(store, stream_lease_request(STREAM_NAME, "a", now)).await;
     let rows = claim_rows(store, "p", 1, now).await;
-    store
-        .mark_published(vec![outbox_mark(&rows[0])], now)
-        .await
-        .unwrap();
+    store.mark_published(vec![outbox_mark(&rows[0])], now).await.unwrap();
     assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST);
     let second = store.start_log_epoch().await.unwrap();
     assert_eq!(second, LogEpoch::FIRST.next());
@@ -381,10 +335,7 @@ pub(crate) async fn new_log_epoch_changes_message_ids(fixture: &StoreFixture) {
     assert_eq!(ids, [format!("1:{}:1", run.id), format!("2:{}:2", run.id)]);
     // A cursor of the old epoch cannot move until the stream is restarted.
     let positions = feed_positions(store, 2).await;
-    let forward = CursorMove::Forward {
-        from: cursor.position,
-        to: positions[0],
-    };
+    let forward = CursorMove::Forward { from: cursor.position, to: positions[0] };
     assert!(!move_cursor(store, &cursor, forward).await);
     let name = Text::from(STREAM_NAME);
     let old = store.find_stream_cursor(&name).await.unwrap().unwrap();

@@ -19,10 +19,8 @@ fn parse_json(text: &str) -> Json {
 async fn assert_round_trip(store: &dyn Store, run: &mut TestExecution, append: AppendRequest) {
     let sent = append.events.clone();
     run.append_to(store, append).await.unwrap();
-    let events = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await
-        .unwrap();
+    let events =
+        store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await.unwrap();
     let read: Vec<_> = events[events.len() - sent.len()..]
         .iter()
         .map(|event| event.record.event.clone())
@@ -101,9 +99,7 @@ pub(crate) async fn every_event_field_round_trips(fixture: &StoreFixture) {
     let mut append = run.append_request(vec![event]);
     append.keep_checksums = true;
     assert_round_trip(store, &mut run, append).await;
-    let events = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let events = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let events = events.unwrap();
     assert_eq!(events[0].record.envelope_checksum, None);
     assert_eq!(events[1].record.envelope_checksum, Some(checksum));
@@ -158,17 +154,13 @@ pub(crate) async fn extreme_numbers_round_trip(fixture: &StoreFixture) {
     append.events[0].context = Some(parse_json(text));
     append.events[0].stream_version = Some(i64::MAX);
     append.events[0].duration = Some(ElapsedTime::from_ms(0.0).unwrap());
-    append.events[0].projected = ProjectedFields {
-        current_index: Some(i64::MIN),
-        ..ProjectedFields::default()
-    }
-    .into_option();
+    append.events[0].projected =
+        ProjectedFields { current_index: Some(i64::MIN), ..ProjectedFields::default() }
+            .into_option();
     assert_round_trip(store, &mut run, append).await;
     // The stored text equals the hashed text, independent of the parser.
     let sent = parse_json(text).to_string();
-    let events = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let events = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let context = events.unwrap()[1].record.event.context.clone();
     assert_eq!(context.unwrap().to_string(), sent);
 }

@@ -38,10 +38,7 @@ pub(crate) fn new_wait(command_id: CommandId, names: Vec<AwaitedName>) -> NewWai
 }
 
 fn open_wait_append(run: &mut TestExecution, wait: NewWait) -> AppendRequest {
-    AppendRequest {
-        waits: vec![WaitChange::Open(Box::new(wait))],
-        ..run.step_request()
-    }
+    AppendRequest { waits: vec![WaitChange::Open(Box::new(wait))], ..run.step_request() }
 }
 
 fn wait_filter(selector: WaitSelector) -> WaitFilter {
@@ -75,10 +72,7 @@ pub(crate) async fn waits_open_change_and_close(fixture: &StoreFixture) {
     let mut run = TestExecution::create_started(store, 1).await;
     let mut wait = new_wait(
         command_id(7),
-        vec![
-            awaited_name("paid", Some("o-1")),
-            awaited_name("voided", None),
-        ],
+        vec![awaited_name("paid", Some("o-1")), awaited_name("voided", None)],
     );
     wait.index = Some(3);
     wait.until = Some(test_time("13:00:00"));
@@ -88,8 +82,7 @@ pub(crate) async fn waits_open_change_and_close(fixture: &StoreFixture) {
     let filter = wait_filter(WaitSelector::InExecution(run.id));
     let waits = store.list_waits(filter.clone()).await.unwrap();
     let expected =
-        wait.clone()
-            .into_open_waits(&TenantId::default(), run.id, test_time("12:00:00"));
+        wait.clone().into_open_waits(&TenantId::default(), run.id, test_time("12:00:00"));
     assert_eq!(waits, expected);
 
     // The removed name is no longer awaited.
@@ -99,35 +92,19 @@ pub(crate) async fn waits_open_change_and_close(fixture: &StoreFixture) {
     let waits = store.list_waits(filter.clone()).await.unwrap();
     assert_eq!(waits.len(), 1);
     assert_eq!(waits[0].awaited, awaited_name("voided", None));
-    assert_eq!(
-        find_waits(store, waits_for_signal("paid", Some("o-1"))).await,
-        []
-    );
+    assert_eq!(find_waits(store, waits_for_signal("paid", Some("o-1"))).await, []);
 
-    let close = WaitChange::Close {
-        command_id: command_id(7),
-    };
+    let close = WaitChange::Close { command_id: command_id(7) };
     let mut append = run.step_request();
-    append.waits = vec![
-        close.clone(),
-        WaitChange::Close {
-            command_id: command_id(8),
-        },
-    ];
+    append.waits = vec![close.clone(), WaitChange::Close { command_id: command_id(8) }];
     run.append_to(store, append).await.unwrap();
     assert_eq!(store.list_waits(filter).await.unwrap(), []);
 
     let mut append = run.step_request();
     append.waits = vec![close.clone(), close];
-    assert_eq!(
-        append_one(store, append).await,
-        Err(InvalidAppend::WaitTwice.into())
-    );
+    assert_eq!(append_one(store, append).await, Err(InvalidAppend::WaitTwice.into()));
     let append = open_wait_append(&mut run, new_wait(command_id(9), vec![]));
-    assert_eq!(
-        append_one(store, append).await,
-        Err(InvalidAppend::WaitForNothing.into())
-    );
+    assert_eq!(append_one(store, append).await, Err(InvalidAppend::WaitForNothing.into()));
 }
 
 pub(crate) async fn signal_finds_matching_waits(fixture: &StoreFixture) {
@@ -147,10 +124,7 @@ pub(crate) async fn signal_finds_matching_waits(fixture: &StoreFixture) {
     assert_eq!(waiting("paid", Some("a")).await, [(ids[0], 1), (ids[2], 3)]);
     assert_eq!(waiting("paid", Some("c")).await, [(ids[2], 3)]);
     assert_eq!(waiting("paid", None).await, [(ids[2], 3)]);
-    assert_eq!(
-        waiting("paid", Some(&long)).await,
-        [(ids[2], 3), (ids[3], 4)]
-    );
+    assert_eq!(waiting("paid", Some(&long)).await, [(ids[2], 3), (ids[3], 4)]);
     assert_eq!(waiting("voided", Some("a")).await, []);
     let mut foreign = waits_for_signal("paid", Some("a"));
     foreign.tenant_id = TenantId::new("acme").unwrap();
@@ -161,12 +135,7 @@ pub(crate) async fn signal_finds_matching_waits(fixture: &StoreFixture) {
     let first = store.list_waits(page.clone()).await.unwrap();
     page.after = first.last().map(|wait| wait.position);
     assert_eq!(find_waits(store, page.clone()).await, [(ids[2], 3)]);
-    page.after = store
-        .list_waits(page.clone())
-        .await
-        .unwrap()
-        .pop()
-        .map(|it| it.position);
+    page.after = store.list_waits(page.clone()).await.unwrap().pop().map(|it| it.position);
     assert_eq!(find_waits(store, page).await, []);
 }
 
@@ -175,18 +144,13 @@ pub(crate) async fn approval_inbox_lists_each_wait_once(fixture: &StoreFixture) 
     let mut run = TestExecution::create_started(store, 1).await;
     let mut approval = new_wait(
         command_id(1),
-        vec![
-            awaited_name("approval", None),
-            awaited_name("escalated", None),
-        ],
+        vec![awaited_name("approval", None), awaited_name("escalated", None)],
     );
     approval.kind = WaitKind::Approval;
     let append = open_wait_append(&mut run, approval);
     run.append_to(store, append).await.unwrap();
-    let append = open_wait_append(
-        &mut run,
-        new_wait(command_id(2), vec![awaited_name("paid", None)]),
-    );
+    let append =
+        open_wait_append(&mut run, new_wait(command_id(2), vec![awaited_name("paid", None)]));
     run.append_to(store, append).await.unwrap();
     let inbox = find_waits(store, wait_filter(WaitSelector::Approvals)).await;
     assert_eq!(inbox, [(run.id, 1)]);
@@ -243,23 +207,10 @@ pub(crate) async fn wait_finds_earlier_signals(fixture: &StoreFixture) {
         find_signals(vec![awaited_name("paid", Some("a"))], "12:05:00", 9).await,
         [sent[0].clone()]
     );
-    assert_eq!(
-        ids(find_signals(vec![any()], "12:00:00", 9).await),
-        [2, 3, 5, 1]
-    );
-    assert_eq!(
-        ids(find_signals(vec![any()], "12:03:00.000001", 9).await),
-        [5, 1]
-    );
-    let several = vec![
-        awaited_name("voided", None),
-        any(),
-        awaited_name("paid", Some("b")),
-    ];
-    assert_eq!(
-        ids(find_signals(several.clone(), "12:00:00", 9).await),
-        [2, 4, 3, 5, 1]
-    );
+    assert_eq!(ids(find_signals(vec![any()], "12:00:00", 9).await), [2, 3, 5, 1]);
+    assert_eq!(ids(find_signals(vec![any()], "12:03:00.000001", 9).await), [5, 1]);
+    let several = vec![awaited_name("voided", None), any(), awaited_name("paid", Some("b"))];
+    assert_eq!(ids(find_signals(several.clone(), "12:00:00", 9).await), [2, 4, 3, 5, 1]);
     assert_eq!(ids(find_signals(several, "12:00:00", 2).await), [2, 4]);
     let keyed = vec![awaited_name("paid", Some(&long))];
     assert_eq!(ids(find_signals(keyed, "12:00:00", 9).await), [5]);
@@ -326,33 +277,20 @@ pub(crate) async fn follow_ups_stay_until_completed(fixture: &StoreFixture) {
     ];
     run.append_to(store, append).await.unwrap();
     let due = |time: &'static str| async move {
-        let follow_ups = store
-            .list_due_follow_ups(test_time(time), PageLimit::default())
-            .await
-            .unwrap();
-        follow_ups
-            .iter()
-            .map(|it| it.follow_up_id.to_string())
-            .collect::<Vec<_>>()
+        let follow_ups =
+            store.list_due_follow_ups(test_time(time), PageLimit::default()).await.unwrap();
+        follow_ups.iter().map(|it| it.follow_up_id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(due("12:00:00").await, [""; 0]);
     assert_eq!(due("12:00:02").await, ["child:2", "child:1"]);
-    let page = store
-        .list_due_follow_ups(test_time("13:00:00"), PageLimit::MIN)
-        .await
-        .unwrap();
+    let page = store.list_due_follow_ups(test_time("13:00:00"), PageLimit::MIN).await.unwrap();
     assert_eq!(page.len(), 1);
     assert_eq!(page[0].execution_id, run.id);
     assert_eq!(page[0].body.to_string(), r#"{"do":"child:2"}"#);
 
     let complete = |id: &'static str, outcome| {
         let execution_id = run.id;
-        async move {
-            store
-                .complete_follow_up(execution_id, &to_text(id), outcome)
-                .await
-                .unwrap()
-        }
+        async move { store.complete_follow_up(execution_id, &to_text(id), outcome).await.unwrap() }
     };
     assert!(complete("child:1", FollowUpOutcome::RetryAt(test_time("12:10:00"))).await);
     assert!(complete("child:2", FollowUpOutcome::Done).await);
@@ -361,12 +299,8 @@ pub(crate) async fn follow_ups_stay_until_completed(fixture: &StoreFixture) {
     assert_eq!(due("12:09:00").await, ["parent", "empty"]);
     // An append can complete a follow-up too, and add another one again.
     let mut append = run.step_request();
-    append.follow_ups = vec![
-        FollowUpChange::Done {
-            errand_id: to_text("parent"),
-        },
-        add("child:2", "12:00:00"),
-    ];
+    append.follow_ups =
+        vec![FollowUpChange::Done { errand_id: to_text("parent") }, add("child:2", "12:00:00")];
     run.append_to(store, append).await.unwrap();
     assert_eq!(due("12:30:00").await, ["child:2", "empty", "child:1"]);
 

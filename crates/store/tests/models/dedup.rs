@@ -97,10 +97,7 @@ impl DedupState {
     fn reserve_and_create(&mut self) {
         let execution = self.next_execution();
         self.create_execution(execution);
-        self.reservation = Some(KeyReservation {
-            execution,
-            is_done: true,
-        });
+        self.reservation = Some(KeyReservation { execution, is_done: true });
         self.is_answered = true;
     }
 
@@ -123,9 +120,8 @@ impl DedupModel {
         state.repeats += u8::from(state.is_answered);
         match (self.rule, state.reservation) {
             (CreationRule::RecoverableReservation, Some(reservation)) if !reservation.is_done => {
-                state.servers[server] = ServerState::MustCreate {
-                    execution: reservation.execution,
-                };
+                state.servers[server] =
+                    ServerState::MustCreate { execution: reservation.execution };
             }
             (_, Some(_)) => state.is_answered = true,
             (CreationRule::CheckThenCreate, None) => {
@@ -134,19 +130,14 @@ impl DedupModel {
             (CreationRule::OneTransaction, None) => state.reserve_and_create(),
             (CreationRule::ReserveThenCreate | CreationRule::RecoverableReservation, None) => {
                 let execution = state.next_execution();
-                state.reservation = Some(KeyReservation {
-                    execution,
-                    is_done: false,
-                });
+                state.reservation = Some(KeyReservation { execution, is_done: false });
                 state.servers[server] = ServerState::MustCreate { execution };
             }
         }
     }
 
     fn can_end_window(&self, state: &DedupState) -> bool {
-        let is_done = state
-            .reservation
-            .is_some_and(|reservation| reservation.is_done);
+        let is_done = state.reservation.is_some_and(|reservation| reservation.is_done);
         state.window < MAX_ENDS && (is_done || self.rule == CreationRule::ReserveThenCreate)
     }
 }
@@ -211,9 +202,7 @@ impl Model for DedupModel {
                 state.servers[server] = ServerState::Idle;
             }
             DedupAction::Recover => {
-                let reservation = state
-                    .reservation
-                    .filter(|reservation| !reservation.is_done)?;
+                let reservation = state.reservation.filter(|reservation| !reservation.is_done)?;
                 state.complete_reservation(reservation.execution);
             }
             DedupAction::EndWindow => {
@@ -267,32 +256,19 @@ fn check_before_create_creates_twice() {
 /// it.
 #[test]
 fn crash_between_reserve_and_create_loses_message() {
-    let actions = find_violation(
-        CreationRule::ReserveThenCreate,
-        "a message has its execution",
-    );
+    let actions = find_violation(CreationRule::ReserveThenCreate, "a message has its execution");
     let is_crash = |action: &DedupAction| matches!(action, DedupAction::Crash { .. });
     assert!(actions.iter().any(is_crash), "{actions:?}");
 }
 
 #[test]
 fn one_transaction_and_recoverable_reservation_hold() {
-    for rule in [
-        CreationRule::OneTransaction,
-        CreationRule::RecoverableReservation,
-    ] {
+    for rule in [CreationRule::OneTransaction, CreationRule::RecoverableReservation] {
         for servers in [2, 3] {
-            let checker = DedupModel { servers, rule }
-                .checker()
-                .threads(2)
-                .spawn_bfs()
-                .join();
+            let checker = DedupModel { servers, rule }.checker().threads(2).spawn_bfs().join();
             checker.assert_properties();
             assert!(checker.is_done());
-            println!(
-                "{rule:?}, {servers} servers: {} states",
-                checker.unique_state_count()
-            );
+            println!("{rule:?}, {servers} servers: {} states", checker.unique_state_count());
         }
     }
 }

@@ -142,10 +142,7 @@ impl Model for LeaseModel {
     type Action = LeaseAction;
 
     fn init_states(&self) -> Vec<LeaseState> {
-        let row = CommandRow {
-            status: CommandState::Pending,
-            attempt: 0,
-        };
+        let row = CommandRow { status: CommandState::Pending, attempt: 0 };
         vec![LeaseState {
             row,
             durable: row,
@@ -167,11 +164,7 @@ impl Model for LeaseModel {
             LeaseAction::Flush,
             LeaseAction::Crash,
         ]);
-        actions.extend(
-            state
-                .expired_attempt
-                .map(|attempt| LeaseAction::Reap { attempt }),
-        );
+        actions.extend(state.expired_attempt.map(|attempt| LeaseAction::Reap { attempt }));
         for grant in &state.grants {
             actions.extend([
                 LeaseAction::Extend(*grant),
@@ -201,10 +194,7 @@ impl Model for LeaseModel {
                 state.append_entry(entry, CommandState::Done);
             }
             LeaseAction::ScanExpired => {
-                let CommandState::Leased {
-                    is_expired: true, ..
-                } = last.row.status
-                else {
+                let CommandState::Leased { is_expired: true, .. } = last.row.status else {
                     return None;
                 };
                 state.expired_attempt = Some(last.row.attempt);
@@ -252,9 +242,7 @@ impl Model for LeaseModel {
             }),
             Property::always("nothing follows the result", |_, state: &LeaseState| {
                 let before_last = state.log.iter().rev().skip(1);
-                before_last
-                    .into_iter()
-                    .all(|entry| matches!(entry, LogEntry::Expired { .. }))
+                before_last.into_iter().all(|entry| matches!(entry, LogEntry::Expired { .. }))
             }),
             Property::always("a renewed lease is kept", |_, state: &LeaseState| {
                 !state.lost_renewed_lease
@@ -277,15 +265,8 @@ impl Model for LeaseModel {
 fn grant_lease(state: &mut LeaseState, worker: u8) -> Option<()> {
     let token = u8::try_from(state.grants.len()).ok()?;
     state.row.attempt += 1;
-    state.row.status = CommandState::Leased {
-        token,
-        is_expired: false,
-    };
-    state.grants.push(LeaseGrant {
-        worker,
-        attempt: state.row.attempt,
-        token,
-    });
+    state.row.status = CommandState::Leased { token, is_expired: false };
+    state.grants.push(LeaseGrant { worker, attempt: state.row.attempt, token });
     Some(())
 }
 
@@ -303,11 +284,7 @@ fn find_violation(
     reap_check: ReapCheck,
     property: &'static str,
 ) -> Vec<LeaseAction> {
-    let model = LeaseModel {
-        workers: 2,
-        fence,
-        reap_check,
-    };
+    let model = LeaseModel { workers: 2, fence, reap_check };
     let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
     assert!(path.is_some(), "`{property}` holds, but must be violated");
@@ -316,32 +293,17 @@ fn find_violation(
 
 #[test]
 fn fence_by_command_accepts_stale_result() {
-    let actions = find_violation(
-        ReportFence::CommandOnly,
-        ReapCheck::AtWrite,
-        "a result is the holder's",
-    );
-    assert!(
-        actions
-            .iter()
-            .any(|action| matches!(action, LeaseAction::Report(_))),
-        "{actions:?}"
-    );
-    find_violation(
-        ReportFence::CommandOnly,
-        ReapCheck::AtWrite,
-        "attempts in the log only grow",
-    );
+    let actions =
+        find_violation(ReportFence::CommandOnly, ReapCheck::AtWrite, "a result is the holder's");
+    assert!(actions.iter().any(|action| matches!(action, LeaseAction::Report(_))), "{actions:?}");
+    find_violation(ReportFence::CommandOnly, ReapCheck::AtWrite, "attempts in the log only grow");
 }
 
 /// Two grants have the same attempt if the first one was lost or released.
 #[test]
 fn fence_by_attempt_accepts_forgotten_grant() {
-    let actions = find_violation(
-        ReportFence::AttemptOnly,
-        ReapCheck::AtWrite,
-        "a result is the holder's",
-    );
+    let actions =
+        find_violation(ReportFence::AttemptOnly, ReapCheck::AtWrite, "a result is the holder's");
     let is_lost =
         |action: &LeaseAction| matches!(action, LeaseAction::Crash | LeaseAction::Release(_));
     assert!(actions.iter().any(is_lost), "{actions:?}");
@@ -349,11 +311,7 @@ fn fence_by_attempt_accepts_forgotten_grant() {
 
 #[test]
 fn reaper_without_recheck_takes_renewed_lease() {
-    find_violation(
-        ReportFence::AttemptAndToken,
-        ReapCheck::AtScan,
-        "a renewed lease is kept",
-    );
+    find_violation(ReportFence::AttemptAndToken, ReapCheck::AtScan, "a renewed lease is kept");
 }
 
 #[test]

@@ -71,10 +71,7 @@ struct HeldClaim {
     claim: u8,
 }
 
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate fact that a property checks"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact that a property checks")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct OutboxState {
     status: RowStatus,
@@ -134,24 +131,15 @@ impl OutboxState {
     fn claim_row(&mut self, publisher: usize) {
         self.attempts += 1;
         self.claims += 1;
-        self.status = RowStatus::InFlight {
-            claim: self.claims,
-            is_expired: false,
-        };
-        self.held_claims[publisher] = Some(HeldClaim {
-            attempt: self.attempts,
-            claim: self.claims,
-        });
+        self.status = RowStatus::InFlight { claim: self.claims, is_expired: false };
+        self.held_claims[publisher] =
+            Some(HeldClaim { attempt: self.attempts, claim: self.claims });
     }
 
     /// Sends a mark about the claim of a publisher and drops the claim.
     fn send_mark(&mut self, publisher: usize, outcome: MarkOutcome) -> Option<()> {
         let held = self.held_claims[publisher].take()?;
-        self.marks.push(SentMark {
-            outcome,
-            attempt: held.attempt,
-            claim: held.claim,
-        });
+        self.marks.push(SentMark { outcome, attempt: held.attempt, claim: held.claim });
         Some(())
     }
 
@@ -167,11 +155,7 @@ impl OutboxState {
             MarkOutcome::Failed => {
                 self.failures = (self.failures + 1).min(MAX_FAILURES);
                 let is_exhausted = self.failures >= MAX_FAILURES;
-                self.status = if is_exhausted {
-                    RowStatus::Dead
-                } else {
-                    RowStatus::Failed
-                };
+                self.status = if is_exhausted { RowStatus::Dead } else { RowStatus::Failed };
             }
         }
     }
@@ -257,12 +241,9 @@ impl Model for OutboxModel {
                 "a row marked as published is in the stream",
                 |_, state: &OutboxState| state.status != RowStatus::Published || state.is_in_stream,
             ),
-            Property::always(
-                "a published row stays published",
-                |_, state: &OutboxState| {
-                    !state.was_published || state.status == RowStatus::Published
-                },
-            ),
+            Property::always("a published row stays published", |_, state: &OutboxState| {
+                !state.was_published || state.status == RowStatus::Published
+            }),
             Property::always("only its claim changes a row", |_, state: &OutboxState| {
                 !state.changed_by_other_claim
             }),
@@ -274,10 +255,9 @@ impl Model for OutboxModel {
             Property::sometimes("it is published after a crash", |_, state: &OutboxState| {
                 state.crashes > 0 && state.status == RowStatus::Published
             }),
-            Property::sometimes(
-                "it is published after its replay",
-                |_, state: &OutboxState| state.was_replayed && state.status == RowStatus::Published,
-            ),
+            Property::sometimes("it is published after its replay", |_, state: &OutboxState| {
+                state.was_replayed && state.status == RowStatus::Published
+            }),
         ]
     }
 
@@ -292,12 +272,7 @@ fn find_violation(
     replay: ReplayCounting,
     property: &'static str,
 ) -> Vec<OutboxAction> {
-    let model = OutboxModel {
-        publishers: 2,
-        lease,
-        fence,
-        replay,
-    };
+    let model = OutboxModel { publishers: 2, lease, fence, replay };
     let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
     assert!(path.is_some(), "`{property}` holds, but must be violated");
@@ -337,9 +312,7 @@ fn status_fence_lets_other_claim_change_row() {
         ReplayCounting::KeepsCounting,
         "only its claim changes a row",
     );
-    let claims = actions
-        .iter()
-        .filter(|action| matches!(action, OutboxAction::Claim { .. }));
+    let claims = actions.iter().filter(|action| matches!(action, OutboxAction::Claim { .. }));
     assert!(claims.count() > 1, "{actions:?}");
 }
 
@@ -367,9 +340,6 @@ fn status_and_attempt_fence_holds() {
         let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
-        println!(
-            "{publishers} publishers: {} states",
-            checker.unique_state_count()
-        );
+        println!("{publishers} publishers: {} states", checker.unique_state_count());
     }
 }

@@ -88,15 +88,8 @@ struct RetentionModel {
 
 impl RetentionModel {
     fn can_drop(&self, state: &RetentionState) -> bool {
-        let can_drop_all = state
-            .executions
-            .iter()
-            .copied()
-            .all(ModelExecution::can_be_dropped);
-        let no_append_open = !state
-            .executions
-            .iter()
-            .any(|execution| execution.is_in_append);
+        let can_drop_all = state.executions.iter().copied().all(ModelExecution::can_be_dropped);
+        let no_append_open = !state.executions.iter().any(|execution| execution.is_in_append);
         let is_unlocked = self.late_rule != LateAppendRule::CheckedUnderLock || no_append_open;
         match self.drop_check {
             DropCheck::Age => is_unlocked,
@@ -196,11 +189,8 @@ impl Model for RetentionModel {
             }
             RetentionAction::Publish { execution } => state.executions[execution].published += 1,
             RetentionAction::CheckExecutions => {
-                state.check_passed = last
-                    .executions
-                    .iter()
-                    .copied()
-                    .all(ModelExecution::can_be_dropped);
+                state.check_passed =
+                    last.executions.iter().copied().all(ModelExecution::can_be_dropped);
             }
             RetentionAction::Drop => state.drop_range(),
         }
@@ -217,20 +207,14 @@ impl Model for RetentionModel {
                 "no history starts in a dropped range",
                 |_, state: &RetentionState| {
                     !state.is_dropped
-                        || state
-                            .executions
-                            .iter()
-                            .all(|execution| execution.events == 0)
+                        || state.executions.iter().all(|execution| execution.events == 0)
                 },
             ),
-            Property::sometimes(
-                "ended executions are dropped",
-                |_, state: &RetentionState| {
-                    let is_ended =
-                        |execution: &ModelExecution| execution.status == ExecutionState::Ended;
-                    state.is_dropped && state.executions.iter().all(is_ended)
-                },
-            ),
+            Property::sometimes("ended executions are dropped", |_, state: &RetentionState| {
+                let is_ended =
+                    |execution: &ModelExecution| execution.status == ExecutionState::Ended;
+                state.is_dropped && state.executions.iter().all(is_ended)
+            }),
             Property::sometimes("late appends are refused", |_, state: &RetentionState| {
                 state.refused > 0
             }),
@@ -243,11 +227,7 @@ fn find_violation(
     late_rule: LateAppendRule,
     property: &'static str,
 ) -> Vec<RetentionAction> {
-    let model = RetentionModel {
-        executions: 2,
-        drop_check,
-        late_rule,
-    };
+    let model = RetentionModel { executions: 2, drop_check, late_rule };
     let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
     assert!(path.is_some(), "`{property}` holds, but must be violated");
@@ -270,10 +250,7 @@ fn purge_checked_before_drop_loses_new_events() {
         LateAppendRule::CheckedUnderLock,
         "running or unpublished executions are kept",
     );
-    assert!(
-        actions.contains(&RetentionAction::CheckExecutions),
-        "{actions:?}"
-    );
+    assert!(actions.contains(&RetentionAction::CheckExecutions), "{actions:?}");
 }
 
 #[test]
@@ -305,9 +282,6 @@ fn check_and_drop_under_one_lock_hold() {
         let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
-        println!(
-            "{executions} executions: {} states",
-            checker.unique_state_count()
-        );
+        println!("{executions} executions: {} states", checker.unique_state_count());
     }
 }

@@ -170,11 +170,8 @@ impl StreamState {
             self.cursor_stream = self.stream;
             self.cursor = (0, 0);
         }
-        self.publishers[publisher] = PublisherState {
-            epoch: self.epoch,
-            cursor: self.cursor,
-            published: None,
-        };
+        self.publishers[publisher] =
+            PublisherState { epoch: self.epoch, cursor: self.cursor, published: None };
     }
 }
 
@@ -201,10 +198,9 @@ impl Model for StreamModel {
         for (writer, state) in state.writers.iter().enumerate() {
             match state {
                 WriterState::Waiting => actions.push(StreamAction::Begin { writer }),
-                WriterState::Open { .. } => actions.extend([
-                    StreamAction::Write { writer },
-                    StreamAction::Abort { writer },
-                ]),
+                WriterState::Open { .. } => {
+                    actions.extend([StreamAction::Write { writer }, StreamAction::Abort { writer }])
+                }
                 WriterState::Written { .. } => actions.push(StreamAction::Commit { writer }),
                 WriterState::Committed { .. } | WriterState::Aborted => {}
             }
@@ -215,12 +211,12 @@ impl Model for StreamModel {
             }
             match state.publishers[publisher] {
                 PublisherState { epoch: 0, .. } => {}
-                PublisherState {
-                    published: None, ..
-                } => actions.push(StreamAction::Publish { publisher }),
-                PublisherState {
-                    published: Some(_), ..
-                } => actions.push(StreamAction::Save { publisher }),
+                PublisherState { published: None, .. } => {
+                    actions.push(StreamAction::Publish { publisher })
+                }
+                PublisherState { published: Some(_), .. } => {
+                    actions.push(StreamAction::Save { publisher })
+                }
             }
         }
         if state.stream < self.wipes {

@@ -85,11 +85,7 @@ impl PostgresCluster {
             .write(true)
             .open(folder.with_extension("lock"))?;
         lock.lock()?;
-        let cluster = Self {
-            folder,
-            programs,
-            owner: ClusterOwner::TestRun,
-        };
+        let cluster = Self { folder, programs, owner: ClusterOwner::TestRun };
         if !cluster.folder.join("ready").exists() {
             let runner = std::os::unix::process::parent_id().to_string();
             // The supervisor outlives this process, so it must not hold any of its streams.
@@ -108,9 +104,7 @@ impl PostgresCluster {
 
     fn for_process() -> Result<Self, PostgresMissing> {
         static PROCESS_CLUSTER: Mutex<Option<PostgresCluster>> = Mutex::new(None);
-        let mut shared = PROCESS_CLUSTER
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shared = PROCESS_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cluster) = &*shared {
             return Ok(cluster.clone());
         }
@@ -141,10 +135,7 @@ impl PostgresCluster {
         };
         let arguments = cluster.supervisor_arguments("", settings, role);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        cluster.owner = owner(Arc::new(SupervisedProcess::run(
-            SUPERVISE_SCRIPT,
-            &arguments,
-        )?));
+        cluster.owner = owner(Arc::new(SupervisedProcess::run(SUPERVISE_SCRIPT, &arguments)?));
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -156,10 +147,7 @@ impl PostgresCluster {
         settings: &[&str],
         role: ClusterRole,
     ) -> [String; 6] {
-        let settings: String = settings
-            .iter()
-            .map(|setting| format!(" -c {setting}"))
-            .collect();
+        let settings: String = settings.iter().map(|setting| format!(" -c {setting}")).collect();
         let role = match role {
             ClusterRole::Primary => "primary",
             ClusterRole::Standby => "standby",
@@ -261,10 +249,7 @@ impl PostgresCluster {
             poll_pause();
         }
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        Err(PostgresMissing::NotStarted {
-            folder: self.folder.clone(),
-            log,
-        })
+        Err(PostgresMissing::NotStarted { folder: self.folder.clone(), log })
     }
 
     /// Runs statements on a database, each in a separate transaction.
@@ -277,9 +262,7 @@ impl PostgresCluster {
         if output.status.success() {
             return Ok(());
         }
-        Err(io::Error::other(
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ))
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 }
 
@@ -297,19 +280,13 @@ fn unprivileged_user() -> &'static str {
     }
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let has_postgres_user = users.lines().any(|line| line.starts_with("postgres:"));
-    if has_postgres_user {
-        "postgres"
-    } else {
-        "nobody"
-    }
+    if has_postgres_user { "postgres" } else { "nobody" }
 }
 
 /// Finds the folder with `initdb`, `pg_ctl`, `postgres` and `psql` of the newest installed version.
 fn find_programs() -> Option<PathBuf> {
     let is_complete = |folder: &PathBuf| {
-        ["initdb", "pg_ctl", "postgres", "psql"]
-            .iter()
-            .all(|program| folder.join(program).exists())
+        ["initdb", "pg_ctl", "postgres", "psql"].iter().all(|program| folder.join(program).exists())
     };
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()

@@ -35,11 +35,7 @@ impl TestDatabase {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{}_{count}", std::process::id());
         cluster.run_psql("postgres", &format!("CREATE DATABASE {name} {options}"))?;
-        Ok(Self {
-            cluster: cluster.clone(),
-            name,
-            has_roles: false,
-        })
+        Ok(Self { cluster: cluster.clone(), name, has_roles: false })
     }
 
     /// Creates a database in the shared cluster with two roles that are not superusers: one may
@@ -68,8 +64,7 @@ impl TestDatabase {
 
     /// Connection settings of the two roles.
     pub fn role_configs(&self) -> [String; 2] {
-        self.role_names()
-            .map(|role| self.cluster.connection_config_as(&role, &self.name))
+        self.role_names().map(|role| self.cluster.connection_config_as(&role, &self.name))
     }
 
     pub fn cluster(&self) -> &PostgresCluster {

@@ -27,9 +27,7 @@ pub(super) fn kill_all(data: &Path) -> io::Result<()> {
         }
         poll_pause();
     }
-    Err(io::Error::other(
-        "the cluster still runs after it was killed",
-    ))
+    Err(io::Error::other("the cluster still runs after it was killed"))
 }
 
 fn is_postmaster(pid: u32, data: &Path) -> bool {
@@ -54,10 +52,7 @@ fn send_signal(name: &str, pids: &[u32]) -> io::Result<()> {
 fn child_processes(parent: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
-        let pid = entry?
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(pid) = pid.filter(|pid| live_parent(*pid) == Some(parent)) {
             children.push(pid);
         }

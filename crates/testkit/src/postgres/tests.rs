@@ -15,9 +15,8 @@ fn databases_are_empty_and_separate() {
 #[test]
 fn private_cluster_is_removed_with_value() {
     let cluster = PostgresCluster::start_private(&["work_mem=7MB"], ClusterRole::Primary).unwrap();
-    let error = cluster
-        .run_psql("postgres", "SELECT current_setting('work_mem')::int")
-        .unwrap_err();
+    let error =
+        cluster.run_psql("postgres", "SELECT current_setting('work_mem')::int").unwrap_err();
     assert!(error.to_string().contains("7MB"), "{error}");
     let folder = cluster.socket_folder().to_owned();
     let other = cluster.clone();
@@ -31,18 +30,14 @@ fn private_cluster_is_removed_with_value() {
 fn killed_cluster_restarts_with_data() {
     let cluster = PostgresCluster::start_private(&["work_mem=7MB"], ClusterRole::Primary).unwrap();
     let database = TestDatabase::in_cluster(&cluster).unwrap();
-    database
-        .run_statement("CREATE TABLE here AS SELECT 1 AS n")
-        .unwrap();
+    database.run_statement("CREATE TABLE here AS SELECT 1 AS n").unwrap();
     for _ in 0..2 {
         cluster.kill_cluster().unwrap();
         database.run_statement("SELECT 1").unwrap_err();
         cluster.kill_cluster().unwrap_err();
         cluster.restart_after_kill().unwrap();
         database.run_statement("SELECT 1 / n FROM here").unwrap();
-        let error = database
-            .run_statement("SELECT current_setting('work_mem')::int")
-            .unwrap_err();
+        let error = database.run_statement("SELECT current_setting('work_mem')::int").unwrap_err();
         assert!(error.to_string().contains("7MB"), "{error}");
     }
     let folder = cluster.socket_folder().to_owned();
@@ -80,10 +75,7 @@ fn cluster_is_removed_when_process_is_killed() {
     let output = std::io::BufReader::new(child.stdout.take().unwrap());
     let folder = std::io::BufRead::lines(output)
         .map_while(Result::ok)
-        .find_map(|line| {
-            line.split_once("folder ")
-                .map(|(_, folder)| folder.to_owned())
-        })
+        .find_map(|line| line.split_once("folder ").map(|(_, folder)| folder.to_owned()))
         .unwrap();
     let folder = std::path::PathBuf::from(folder);
     assert!(folder.join("ready").exists());

@@ -81,13 +81,7 @@ impl ChaosScheduler {
     pub fn new(seed: u64, rates: FaultRates) -> Self {
         let mut rng = SplitMix::new(seed);
         let max_working = 1 + rng.number_below(6);
-        Self {
-            rng,
-            rates,
-            max_working,
-            working: Vec::new(),
-            in_flight: Vec::new(),
-        }
+        Self { rng, rates, max_working, working: Vec::new(), in_flight: Vec::new() }
     }
 
     /// Drives a started execution to its end, and delivers late reports.
@@ -252,10 +246,7 @@ impl ChaosScheduler {
         else {
             return;
         };
-        if matches!(
-            response,
-            EngineInput::ChildEnded(_) | EngineInput::Callback(_)
-        ) {
+        if matches!(response, EngineInput::ChildEnded(_) | EngineInput::Callback(_)) {
             let verdict = sim.decide(response);
             assert!(
                 matches!(
@@ -275,10 +266,7 @@ impl ChaosScheduler {
         for report in std::mem::take(&mut self.in_flight) {
             let verdict = sim.submit_report(report);
             assert!(
-                matches!(
-                    verdict,
-                    Ok(InputVerdict::Duplicate | InputVerdict::Ignored(_))
-                ),
+                matches!(verdict, Ok(InputVerdict::Duplicate | InputVerdict::Ignored(_))),
                 "{verdict:?}"
             );
         }
@@ -290,31 +278,21 @@ impl ChaosScheduler {
 /// current.
 fn deliver_checked(sim: &mut Simulation, report: WorkerReport) -> bool {
     let is_current =
-        sim.state()
-            .command(report.command)
-            .is_some_and(|command| match &command.phase {
-                CommandPhase::Pending { attempt, .. } => *attempt == report.attempt,
-                CommandPhase::Leased {
-                    attempt, worker, ..
-                } => *attempt == report.attempt && *worker == report.worker,
-                CommandPhase::Suspended(_) | CommandPhase::Spent | CommandPhase::Called(_) => false,
-            });
+        sim.state().command(report.command).is_some_and(|command| match &command.phase {
+            CommandPhase::Pending { attempt, .. } => *attempt == report.attempt,
+            CommandPhase::Leased { attempt, worker, .. } => {
+                *attempt == report.attempt && *worker == report.worker
+            }
+            CommandPhase::Suspended(_) | CommandPhase::Spent | CommandPhase::Called(_) => false,
+        });
     let verdict = sim.submit_report(report);
     match verdict {
         Ok(InputVerdict::Accepted | InputVerdict::Buffered) => {
-            assert!(
-                is_current,
-                "a stale report was accepted\n{}",
-                sim.format_log()
-            );
+            assert!(is_current, "a stale report was accepted\n{}", sim.format_log());
         }
         Ok(InputVerdict::Duplicate | InputVerdict::Ignored(_))
         | Err(DecisionError::UnknownCommand(_)) => {
-            assert!(
-                !is_current,
-                "a good report was not accepted\n{}",
-                sim.format_log()
-            );
+            assert!(!is_current, "a good report was not accepted\n{}", sim.format_log());
         }
         Err(error) => panic!("{error}\n{}", sim.format_log()),
     }

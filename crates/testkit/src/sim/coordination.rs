@@ -30,10 +30,7 @@ impl CoordinationStub {
     /// Returns the slots that could be granted now.
     pub(super) fn grantable_slots(&self) -> Vec<SlotGrant> {
         let has_room = |request: &&SlotRequest| {
-            let held_for_key = self
-                .held_slots
-                .iter()
-                .filter(|slot| slot.key == request.slot.key);
+            let held_for_key = self.held_slots.iter().filter(|slot| slot.key == request.slot.key);
             let is_free = (held_for_key.count() as u64) < u64::from(request.slot.limit);
             is_free || self.is_held(&request.to_grant())
         };
@@ -47,11 +44,7 @@ impl CoordinationStub {
 
     pub(super) fn grant_slot(&mut self, grant: &SlotGrant) {
         let is_for_key = |request: &SlotRequest| request.slot.key == grant.key;
-        if self
-            .slot_requests
-            .get(&grant.holder)
-            .is_some_and(is_for_key)
-        {
+        if self.slot_requests.get(&grant.holder).is_some_and(is_for_key) {
             self.slot_requests.remove(&grant.holder);
         }
         if !self.is_held(grant) {
@@ -72,18 +65,13 @@ impl CoordinationStub {
                 SlotChange::Request(request) => {
                     if request.holder == SlotHolder::Execution || !self.is_held(&request.to_grant())
                     {
-                        self.slot_requests
-                            .insert(request.holder.clone(), request.clone());
+                        self.slot_requests.insert(request.holder.clone(), request.clone());
                     }
                 }
                 SlotChange::Release(grant) => {
                     self.release_slot(grant);
                     let is_for_key = |request: &SlotRequest| request.slot.key == grant.key;
-                    if self
-                        .slot_requests
-                        .get(&grant.holder)
-                        .is_some_and(is_for_key)
-                    {
+                    if self.slot_requests.get(&grant.holder).is_some_and(is_for_key) {
                         self.slot_requests.remove(&grant.holder);
                     }
                 }
@@ -111,10 +99,7 @@ impl CoordinationStub {
         now: Timestamp,
     ) {
         for entry in entries {
-            let origin = ResultOrigin {
-                execution_id,
-                seq: entry.origin_seq,
-            };
+            let origin = ResultOrigin { execution_id, seq: entry.origin_seq };
             let result = entry.result.clone();
             let until = entry.ttl.map(|ttl| now.saturating_add(ttl));
             let hit = CacheHit { origin, result };
@@ -127,10 +112,7 @@ impl CoordinationStub {
         let without_expiry = |(key, (hit, _)): (&CacheKey, &(CacheHit, Option<Timestamp>))| {
             (*key, (hit.clone(), None))
         };
-        Self {
-            results: self.results.iter().map(without_expiry).collect(),
-            ..Self::default()
-        }
+        Self { results: self.results.iter().map(without_expiry).collect(), ..Self::default() }
     }
 
     pub(super) fn result_count(&self) -> usize {
@@ -141,11 +123,7 @@ impl CoordinationStub {
 impl Simulation {
     /// Returns the requested slots that are not granted, in order of service.
     pub fn requested_slots(&self) -> Vec<SlotRequest> {
-        self.coordination
-            .slot_requests()
-            .into_iter()
-            .cloned()
-            .collect()
+        self.coordination.slot_requests().into_iter().cloned().collect()
     }
 
     /// Returns the slots that could be granted now.

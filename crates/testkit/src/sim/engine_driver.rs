@@ -128,9 +128,6 @@ impl EngineDriver {
 
     /// Reports up to `count` commands.
     pub fn report_many(&mut self, count: usize) -> Vec<Event> {
-        (0..count)
-            .map_while(|_| self.report_next())
-            .flatten()
-            .collect()
+        (0..count).map_while(|_| self.report_next()).flatten().collect()
     }
 }

@@ -67,11 +67,7 @@ impl Simulation {
             (SuspensionKind::Approval(approval), response) => {
                 let decision = next_decision(task, approval, response);
                 let (step, index) = (name.clone(), state.index);
-                Some(EngineInput::Approve(Box::new(ApprovalDecision {
-                    step,
-                    index,
-                    ..decision
-                })))
+                Some(EngineInput::Approve(Box::new(ApprovalDecision { step, index, ..decision })))
             }
             (SuspensionKind::Child(call), response) => Some(child_end_input(call, response)),
             (SuspensionKind::Callback(_), response) => Some(callback_input(command, response)),
@@ -129,10 +125,7 @@ impl Simulation {
         child: ExecutionId,
         outcome: ChildOutcome,
     ) -> Result<InputVerdict, DecisionError> {
-        self.decide(EngineInput::ChildEnded(Box::new(ChildEnded {
-            child,
-            outcome,
-        })))
+        self.decide(EngineInput::ChildEnded(Box::new(ChildEnded { child, outcome })))
     }
 
     /// Children that are awaited.
@@ -144,14 +137,8 @@ impl Simulation {
 
 /// Returns the first signal that a wait has not received.
 fn missing_signal(task: &SuspendedTask, wait: &SignalWait) -> Option<EngineInput> {
-    let is_received = |slot: u32| {
-        task.signals
-            .iter()
-            .any(|signal| signal.awaited_index == slot)
-    };
-    let mut missing = (0..)
-        .zip(&wait.signals)
-        .filter(|(slot, _)| !is_received(*slot));
+    let is_received = |slot: u32| task.signals.iter().any(|signal| signal.awaited_index == slot);
+    let mut missing = (0..).zip(&wait.signals).filter(|(slot, _)| !is_received(*slot));
     let (_, awaited) = missing.next()?;
     Some(EngineInput::Signal(Box::new(IncomingSignal {
         key: awaited.key.clone(),

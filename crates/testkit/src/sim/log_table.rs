@@ -62,10 +62,7 @@ fn format_content(event: &Event, record: &NewEvent) -> String {
         ("R", result.and_then(|result| result.get("context"))),
         ("M", record.meta.as_ref()),
     ] {
-        let fields = part
-            .and_then(Json::as_map)
-            .map(without_omitted_keys)
-            .unwrap_or_default();
+        let fields = part.and_then(Json::as_map).map(without_omitted_keys).unwrap_or_default();
         if !fields.is_empty() {
             parts.push(format!("{mark} {}", Json::from(fields)));
         }

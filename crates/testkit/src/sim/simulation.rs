@@ -99,10 +99,7 @@ impl Simulation {
             .filter(|diagnostic| diagnostic.severity == Severity::Error)
             .map(|diagnostic| format!("{diagnostic:?}"))
             .collect();
-        assert!(
-            errors.is_empty(),
-            "the playbook has errors: {errors:#?}\n{text}"
-        );
+        assert!(errors.is_empty(), "the playbook has errors: {errors:#?}\n{text}");
         let Some(Document::Playbook(playbook)) = checked.document else {
             panic!("not a playbook:\n{text}");
         };
@@ -150,10 +147,7 @@ impl Simulation {
     /// Sets the behavior of the tools.
     #[must_use]
     pub fn with_tools(self, tools: impl Fn(&SimulatedCall<'_>) -> ToolBehavior + 'static) -> Self {
-        Self {
-            tools: Rc::new(tools),
-            ..self
-        }
+        Self { tools: Rc::new(tools), ..self }
     }
 
     /// Sets the responses to suspended tasks, and lets time pass.
@@ -162,10 +156,7 @@ impl Simulation {
         self,
         responder: impl Fn(&ResponseRequest<'_>) -> ExternalResponse + 'static,
     ) -> Self {
-        Self {
-            responder: Some(Rc::new(responder)),
-            ..self
-        }
+        Self { responder: Some(Rc::new(responder)), ..self }
     }
 
     /// Returns the response to a suspended task, if responses are set.
@@ -187,19 +178,13 @@ impl Simulation {
     /// Adds the cached results of another execution.
     #[must_use]
     pub fn with_cached_results_of(self, other: &Self) -> Self {
-        Self {
-            coordination: other.coordination.without_slots(),
-            ..self
-        }
+        Self { coordination: other.coordination.without_slots(), ..self }
     }
 
     /// Reduces the checks, for tests with tens of thousands of executions.
     #[must_use]
     pub fn with_light_checks(self) -> Self {
-        Self {
-            check_level: CheckLevel::Light,
-            ..self
-        }
+        Self { check_level: CheckLevel::Light, ..self }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -231,10 +216,7 @@ impl Simulation {
 
     /// Returns the log as records.
     pub fn to_records(&self) -> Vec<EventRecord> {
-        self.log
-            .iter()
-            .map(|event| to_record(event, &self.header))
-            .collect()
+        self.log.iter().map(|event| to_record(event, &self.header)).collect()
     }
 
     /// Starts the execution.
@@ -339,10 +321,7 @@ impl Simulation {
                 }
                 Err(DecisionError::NeedsCache(key)) => {
                     let lookup = self.coordination.lookup_cache(&key, self.now);
-                    assert!(
-                        caches.insert(key, lookup).is_none(),
-                        "requested the same value twice"
-                    );
+                    assert!(caches.insert(key, lookup).is_none(), "requested the same value twice");
                 }
                 Err(DecisionError::InvariantBroken(error)) => {
                     panic!("{error}\n{}", self.format_log())
@@ -357,23 +336,15 @@ impl Simulation {
     fn check_decision(&self, mut state: ExecutionState, decision: &Decision) {
         for event in &decision.events {
             if self.check_level == CheckLevel::Light {
-                state
-                    .apply(&self.plan, event)
-                    .expect("a decided event is legal");
+                state.apply(&self.plan, event).expect("a decided event is legal");
                 continue;
             }
             let decoded =
                 decode_record(&to_record(event, &self.header)).expect("a record reads back");
             assert_eq!(decoded, *event);
-            state
-                .apply(&self.plan, event)
-                .expect("a decided event is legal");
+            state.apply(&self.plan, event).expect("a decided event is legal");
             if let Err(violation) = invariant::check_consistent(&state, &self.plan) {
-                panic!(
-                    "{violation} after event {}\n{}",
-                    event.seq,
-                    self.format_log()
-                );
+                panic!("{violation} after event {}\n{}", event.seq, self.format_log());
             }
         }
         assert_eq!(state, decision.next, "the fold differs from the decision");
@@ -473,10 +444,7 @@ impl Simulation {
         let context = match &lease.issued.context {
             IssuedContext::Inline(context) => context.clone(),
             IssuedContext::External(reference) => {
-                let content = self
-                    .payloads
-                    .get(reference.uri())
-                    .expect("a stored context");
+                let content = self.payloads.get(reference.uri()).expect("a stored context");
                 CommandContext::from_json(content.as_map()).expect("a context")
             }
         };
@@ -525,10 +493,7 @@ impl Simulation {
             lease_until: None,
             reason: ExpiryReason::Lease,
         }));
-        let granted = self
-            .leases
-            .get(&lease.command)
-            .map(|granted| granted.attempt);
+        let granted = self.leases.get(&lease.command).map(|granted| granted.attempt);
         if granted == Some(lease.attempt) {
             self.leases.remove(&lease.command);
         }
@@ -583,16 +548,13 @@ impl Simulation {
         if self.state.is_ended() || self.state.is_paused() {
             return false;
         }
-        let pending = self
-            .state
-            .commands()
-            .filter_map(|(_, command)| match command.phase {
-                CommandPhase::Pending { not_before, .. } => not_before,
-                CommandPhase::Leased { .. }
-                | CommandPhase::Suspended(_)
-                | CommandPhase::Spent
-                | CommandPhase::Called(_) => None,
-            });
+        let pending = self.state.commands().filter_map(|(_, command)| match command.phase {
+            CommandPhase::Pending { not_before, .. } => not_before,
+            CommandPhase::Leased { .. }
+            | CommandPhase::Suspended(_)
+            | CommandPhase::Spent
+            | CommandPhase::Called(_) => None,
+        });
         let Some(next) = pending.chain(self.next_timer_at()).min() else {
             return false;
         };
@@ -621,17 +583,11 @@ impl Simulation {
 
     /// Time at which the next timer is due.
     pub fn next_timer_at(&self) -> Option<Timestamp> {
-        self.state
-            .pending_timers(&self.plan)
-            .map(|timer| timer.fire_at)
-            .min()
+        self.state.pending_timers(&self.plan).map(|timer| timer.fire_at).min()
     }
 
     pub fn open_timers(&self) -> Vec<TimerId> {
-        self.state
-            .pending_timers(&self.plan)
-            .map(|timer| timer.id)
-            .collect()
+        self.state.pending_timers(&self.plan).map(|timer| timer.id).collect()
     }
 
     pub fn pause_execution(&mut self) -> Result<InputVerdict, DecisionError> {
@@ -654,10 +610,7 @@ impl Simulation {
 }
 
 fn control_by(actor: &str) -> ControlInfo {
-    ControlInfo {
-        actor: Some(actor.into()),
-        reason: None,
-    }
+    ControlInfo { actor: Some(actor.into()), reason: None }
 }
 
 /// Returns the record of an event as a store would read it.

@@ -65,9 +65,6 @@ pub(super) fn configured_result(kind: ToolKind, config: &Json) -> Json {
     }
     Json::object([
         ("status", Json::from("ok")),
-        (
-            "message",
-            config.get("message").cloned().unwrap_or_default(),
-        ),
+        ("message", config.get("message").cloned().unwrap_or_default()),
     ])
 }

@@ -33,9 +33,7 @@ pub(super) struct WorkerTask<'j> {
 
 /// Executes a command. Returns `None` if the worker is lost during it.
 pub(super) fn execute_command(task: WorkerTask<'_>) -> Option<MachineOutcome> {
-    let WorkerTask {
-        issued, payloads, ..
-    } = task;
+    let WorkerTask { issued, payloads, .. } = task;
     let total = issued.looping.and_then(|looping| looping.size);
     let spec = CommandSpec {
         playbook: Arc::clone(task.playbook),
@@ -53,10 +51,7 @@ pub(super) fn execute_command(task: WorkerTask<'_>) -> Option<MachineOutcome> {
         max_task_runs: MAX_TASK_RUNS,
     };
     let mut machine = CommandMachine::new(spec).expect("a command of the playbook");
-    let input = MachineInput {
-        now: None,
-        random_fraction: 0.5,
-    };
+    let input = MachineInput { now: None, random_fraction: 0.5 };
     loop {
         machine = match machine.next(input) {
             MachineAction::Call(spec, pending) => {
@@ -103,10 +98,7 @@ fn call_tool(
             Some(_) | None => configured_result(spec.kind, &config),
         })),
         ToolBehavior::Ok(data) => Some(ToolResult::ok(data)),
-        ToolBehavior::Fail(error, data) => Some(ToolResult {
-            data,
-            ..ToolResult::failed(*error)
-        }),
+        ToolBehavior::Fail(error, data) => Some(ToolResult { data, ..ToolResult::failed(*error) }),
         ToolBehavior::Lost => None,
     }
 }

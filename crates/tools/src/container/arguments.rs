@@ -63,10 +63,7 @@ impl RunArguments {
         args.push(image);
         args.extend(command);
         args.extend(read_args(config, "args")?);
-        Ok(Self {
-            args,
-            environment: environment.into_iter().collect(),
-        })
+        Ok(Self { args, environment: environment.into_iter().collect() })
     }
 }
 
@@ -74,18 +71,14 @@ impl RunArguments {
 /// client does not read it itself, and the shell that starts the client does not drop it because of
 /// its name.
 fn can_pass_through_client(name: &str) -> bool {
-    let is_client_variable = CLIENT_VARIABLE_PREFIXES
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    let is_client_variable = CLIENT_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.to_ascii_uppercase().ends_with("_PROXY");
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_word && !is_client_variable && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn read_image(config: Config<'_>, settings: &Settings) -> Result<String, TaskError> {
-    let image = config
-        .text("image")?
-        .ok_or_else(|| missing_key("'image'"))?;
+    let image = config.text("image")?.ok_or_else(|| missing_key("'image'"))?;
     // A value that begins with a dash would be parsed as an option.
     if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
         return Err(invalid_value(
@@ -117,9 +110,7 @@ fn label_args(call: &ToolCall) -> Result<Vec<String>, TaskError> {
         ("io.noetl.step".to_owned(), call.step.clone()),
     ]);
     let labels = labels.into_iter();
-    Ok(labels
-        .flat_map(|(name, value)| ["--label".to_owned(), format!("{name}={value}")])
-        .collect())
+    Ok(labels.flat_map(|(name, value)| ["--label".to_owned(), format!("{name}={value}")]).collect())
 }
 
 /// Limits of a container: those of the config, else those of any process.
@@ -141,12 +132,7 @@ fn limit_args(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, Ta
     if let Some(memory) = memory {
         let bytes = memory.as_bytes().to_string();
         // The same limit with swap means no swap.
-        args.extend([
-            "--memory".into(),
-            bytes.clone(),
-            "--memory-swap".into(),
-            bytes,
-        ]);
+        args.extend(["--memory".into(), bytes.clone(), "--memory-swap".into(), bytes]);
     }
     if let Some(value) = requested("cpu") {
         args.extend(["--cpus".to_owned(), parse_cpus(value)?]);
@@ -175,15 +161,8 @@ fn check_memory_limit(limit: Option<ByteSize>, requested: ByteSize) -> Result<By
 fn parse_memory(value: &Json) -> Result<ByteSize, TaskError> {
     const KEY: &str = "resources.memory";
     let text = scalar_text(value).ok_or_else(|| wrong_type(KEY, "a size", value))?;
-    let invalid = || {
-        invalid_value(
-            KEY,
-            &format!("is '{text}'; it must be a size such as 512Mi"),
-        )
-    };
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let invalid = || invalid_value(KEY, &format!("is '{text}'; it must be a size such as 512Mi"));
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor: u64 = match unit {
         "" => 1,
@@ -213,10 +192,7 @@ fn parse_cpus(value: &Json) -> Result<String, TaskError> {
     if cpus > 0.0 && cpus < 100_000.0 {
         return Ok(format!("{cpus:.3}"));
     }
-    Err(invalid_value(
-        KEY,
-        &format!("is '{text}'; it must be a number such as 0.5 or 500m"),
-    ))
+    Err(invalid_value(KEY, &format!("is '{text}'; it must be a number such as 0.5 or 500m")))
 }
 
 /// Variables of the container. They override those of the execution.
@@ -234,21 +210,15 @@ fn container_variables(call: &ToolCall) -> Result<Vec<(String, String)>, TaskErr
         }
         Some(Json::List(items)) => {
             for item in items.iter() {
-                let fields = item
-                    .as_map()
-                    .ok_or_else(|| wrong_type("env", "a list of maps", item))?;
-                let name = Config(fields)
-                    .text("name")?
-                    .ok_or_else(|| missing_key("'env.name'"))?;
+                let fields =
+                    item.as_map().ok_or_else(|| wrong_type("env", "a list of maps", item))?;
+                let name = Config(fields).text("name")?.ok_or_else(|| missing_key("'env.name'"))?;
                 variables.extend(read_variable(name, fields)?);
             }
         }
         Some(other) => return Err(wrong_type("env", "a map or a list", other)),
     }
-    match variables
-        .iter()
-        .find(|(name, value)| !is_valid_variable(name, value))
-    {
+    match variables.iter().find(|(name, value)| !is_valid_variable(name, value)) {
         Some((name, _)) => Err(invalid_variable(name)),
         None => Ok(variables),
     }
@@ -257,11 +227,7 @@ fn container_variables(call: &ToolCall) -> Result<Vec<(String, String)>, TaskErr
 /// Reads a variable in Kubernetes notation: `{value}` or `{value_from}`.
 fn read_variable(name: &str, fields: &JsonMap) -> Result<Option<(String, String)>, TaskError> {
     let fields = Config(fields);
-    if fields
-        .get("value_from")
-        .or(fields.get("valueFrom"))
-        .is_some()
-    {
+    if fields.get("value_from").or(fields.get("valueFrom")).is_some() {
         return Err(TaskError::new(
             TaskErrorKind::Unsupported,
             format!(
@@ -294,14 +260,7 @@ mod tests {
         for name in ["MINE", "_x1", "DB_PASSWORD"] {
             assert!(can_pass_through_client(name), "{name}");
         }
-        for name in [
-            "PATH",
-            "DOCKER_HOST",
-            "http_proxy",
-            "discovery.type",
-            "a-b",
-            "1A",
-        ] {
+        for name in ["PATH", "DOCKER_HOST", "http_proxy", "discovery.type", "a-b", "1A"] {
             assert!(!can_pass_through_client(name), "{name}");
         }
     }

@@ -42,9 +42,7 @@ impl ContainerEngine {
     pub(super) fn find_installed(settings: &Arc<Settings>) -> Result<Self, TaskError> {
         let path = settings.environment.get("PATH").map_or("", String::as_str);
         let named = settings.container.engine.as_deref();
-        let candidates = named
-            .as_ref()
-            .map_or(&ENGINE_NAMES[..], std::slice::from_ref);
+        let candidates = named.as_ref().map_or(&ENGINE_NAMES[..], std::slice::from_ref);
         let program = candidates.iter().find_map(|name| find_on_path(name, path));
         let program = program.ok_or_else(|| {
             let message = match named {
@@ -88,9 +86,8 @@ impl ContainerEngine {
 
     /// Removes a container, running or not. Succeeds if it does not exist.
     pub(super) async fn remove(&self, name: &str, folder: &Path) -> Result<(), TaskError> {
-        let (status, output) = self
-            .run_command(&["rm", "--force", "--volumes", name], folder)
-            .await?;
+        let (status, output) =
+            self.run_command(&["rm", "--force", "--volumes", name], folder).await?;
         let last_line = output.last_error_line();
         let is_gone = |line: &str| line.to_ascii_lowercase().contains("no such container");
         if status.success() || last_line.as_deref().is_some_and(is_gone) {
@@ -125,12 +122,10 @@ impl ContainerEngine {
         };
         // Not part of the call's context: cancelling a call must not cancel its cleanup.
         let context = CallContext::default();
-        timeout(COMMAND_TIMEOUT, program.run(&self.settings, &context))
-            .await
-            .unwrap_or_else(|_| {
-                let message = "the container engine does not respond";
-                Err(TaskError::new(TaskErrorKind::Connection, message))
-            })
+        timeout(COMMAND_TIMEOUT, program.run(&self.settings, &context)).await.unwrap_or_else(|_| {
+            let message = "the container engine does not respond";
+            Err(TaskError::new(TaskErrorKind::Connection, message))
+        })
     }
 
     fn command_line(&self, args: &[&str]) -> Vec<String> {
@@ -147,9 +142,7 @@ fn find_on_path(name: &str, path: &str) -> Option<PathBuf> {
         return Some(PathBuf::from(name)).filter(can_run);
     }
     let folders = path.split(':').filter(|folder| folder.starts_with('/'));
-    folders
-        .map(|folder| Path::new(folder).join(name))
-        .find(can_run)
+    folders.map(|folder| Path::new(folder).join(name)).find(can_run)
 }
 
 /// Error for an engine command that failed.
@@ -195,14 +188,8 @@ mod tests {
                 "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
                 TaskErrorKind::Connection,
             ),
-            (
-                "docker: Error response from daemon: manifest unknown",
-                TaskErrorKind::NotFound,
-            ),
-            (
-                "Error: unauthorized: authentication required",
-                TaskErrorKind::Auth,
-            ),
+            ("docker: Error response from daemon: manifest unknown", TaskErrorKind::NotFound),
+            ("Error: unauthorized: authentication required", TaskErrorKind::Auth),
             ("docker: invalid reference format", TaskErrorKind::Transform),
         ] {
             let error = engine_error(ExitStatus::from_raw(125 << 8), Some(line));

@@ -36,10 +36,7 @@ pub(crate) struct ContainerTool {
 
 impl ContainerTool {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
-        Self {
-            settings,
-            removals: Arc::default(),
-        }
+        Self { settings, removals: Arc::default() }
     }
 
     async fn run_container(
@@ -124,11 +121,7 @@ fn container_outcome(
     let mut data = JsonMap::from([("exit_code".into(), Json::from(exit_code(status)))]);
     output.insert_into(&mut data);
     let error = (!status.success()).then(|| container_error(status, output, state));
-    ToolOutcome {
-        data: data.into(),
-        error,
-        ..ToolOutcome::default()
-    }
+    ToolOutcome { data: data.into(), error, ..ToolOutcome::default() }
 }
 
 fn container_error(

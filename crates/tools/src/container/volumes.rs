@@ -65,9 +65,7 @@ fn read_list<'c>(config: Config<'c>, key: &str) -> Result<&'c [Json], TaskError>
     let Some(value) = config.get(key) else {
         return Ok(&[]);
     };
-    value
-        .as_list()
-        .ok_or_else(|| wrong_type(key, "a list", value))
+    value.as_list().ok_or_else(|| wrong_type(key, "a list", value))
 }
 
 fn first_text<'c>(fields: Config<'c>, keys: &[&str]) -> Result<Option<&'c str>, TaskError> {
@@ -98,11 +96,7 @@ fn parse_short_mount(text: &str) -> Result<VolumeMount<'_>, TaskError> {
     };
     let is_host = source.contains('/') || source.starts_with(['.', '~']);
     Ok(VolumeMount {
-        source: if is_host {
-            VolumeSource::Host(source)
-        } else {
-            VolumeSource::Volume(source)
-        },
+        source: if is_host { VolumeSource::Host(source) } else { VolumeSource::Volume(source) },
         target,
         read_only: mode == "ro",
     })
@@ -113,13 +107,10 @@ fn read_volume_mount<'m>(
     entry: &'m Json,
     volumes: &'m [Json],
 ) -> Result<VolumeMount<'m>, TaskError> {
-    let fields = entry
-        .as_map()
-        .ok_or_else(|| wrong_type("volume_mounts", "a list of maps", entry))?;
+    let fields =
+        entry.as_map().ok_or_else(|| wrong_type("volume_mounts", "a list of maps", entry))?;
     let fields = Config(fields);
-    let name = fields
-        .text("name")?
-        .ok_or_else(|| missing_key("'volume_mounts.name'"))?;
+    let name = fields.text("name")?.ok_or_else(|| missing_key("'volume_mounts.name'"))?;
     let is_named = |fields: &&JsonMap| fields.get("name").and_then(Json::as_str) == Some(name);
     let volume = volumes.iter().filter_map(Json::as_map).find(is_named);
     let volume = volume.ok_or_else(|| {
@@ -177,10 +168,8 @@ impl VolumeMount<'_> {
             VolumeSource::Empty => "type=volume".to_owned(),
         };
         if !self.target.starts_with('/') {
-            let problem = format!(
-                "has the target '{}', which is not an absolute path",
-                self.target
-            );
+            let problem =
+                format!("has the target '{}', which is not an absolute path", self.target);
             return Err(invalid_value("volumes", &problem));
         }
         arg += &format!(",target={}", check_mount_text(self.target)?);

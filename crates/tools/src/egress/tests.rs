@@ -5,9 +5,7 @@ fn parse_policy(rules: &str) -> EgressPolicy {
 }
 
 fn allows(policy: &EgressPolicy, address: &str) -> bool {
-    policy
-        .check_address("host", address.parse().unwrap())
-        .is_ok()
+    policy.check_address("host", address.parse().unwrap()).is_ok()
 }
 
 #[test]
@@ -100,14 +98,7 @@ fn rules_allow_exactly_what_they_name() {
 
 #[test]
 fn rejects_invalid_rules() {
-    for text in [
-        "10.0.0.0/33",
-        "x/8",
-        "host:port",
-        ":80",
-        "user@host",
-        "::/129",
-    ] {
+    for text in ["10.0.0.0/33", "x/8", "host:port", ":80", "user@host", "::/129"] {
         let error = EgressPolicy::parse(text).unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
     }
@@ -115,29 +106,15 @@ fn rejects_invalid_rules() {
 
 #[tokio::test]
 async fn resolving_checks_every_address() {
-    let denied = parse_policy("")
-        .resolve_host("localhost", 80)
-        .await
-        .unwrap_err();
+    let denied = parse_policy("").resolve_host("localhost", 80).await.unwrap_err();
     assert!(matches!(denied, EgressError::Denied(_)), "{denied}");
     assert!(denied.to_string().contains("NOETL_EGRESS_ALLOW"));
-    let denied = parse_policy("")
-        .resolve_host("[::1]", 80)
-        .await
-        .unwrap_err();
+    let denied = parse_policy("").resolve_host("[::1]", 80).await.unwrap_err();
     assert!(denied.to_string().starts_with("'::1' is not"), "{denied}");
 
-    let allowed = parse_policy("localhost:80")
-        .resolve_host("localhost", 80)
-        .await
-        .unwrap();
+    let allowed = parse_policy("localhost:80").resolve_host("localhost", 80).await.unwrap();
     assert!(allowed.iter().all(|address| address.port() == 80));
-    assert!(
-        parse_policy("localhost:80")
-            .resolve_host("localhost", 81)
-            .await
-            .is_err()
-    );
+    assert!(parse_policy("localhost:80").resolve_host("localhost", 81).await.is_err());
 }
 
 /// A name with several addresses is rejected if any of them is not allowed, at any position. It is
@@ -153,9 +130,8 @@ fn one_denied_address_denies_name() {
     assert_eq!(policy.check_addresses("host", allowed.clone()), Ok(allowed));
     for bad in ["127.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"] {
         for mixed in [["8.8.8.8", bad], [bad, "8.8.8.8"]] {
-            let denied = policy
-                .check_addresses("rebound.example", to_addresses(&mixed))
-                .unwrap_err();
+            let denied =
+                policy.check_addresses("rebound.example", to_addresses(&mixed)).unwrap_err();
             assert!(denied.to_string().contains("rebound.example"), "{denied}");
         }
     }

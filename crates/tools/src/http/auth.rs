@@ -38,10 +38,7 @@ pub(super) fn credential_header(auth: &Json) -> Result<(HeaderName, HeaderValue)
                     .map_err(|_| auth_error(format!("'{name}' is not a valid header name")))?,
                 None => API_KEY_HEADER,
             };
-            (
-                name,
-                credential_field(fields, kind, &["api_key", "key"])?.to_owned(),
-            )
+            (name, credential_field(fields, kind, &["api_key", "key"])?.to_owned())
         }
         "" => return Err(auth_error("the credential has no 'type'".to_owned())),
         other => {

@@ -66,10 +66,7 @@ struct HopRequest {
 impl HttpClient {
     /// Creates a client for a policy, without any setup yet.
     pub(crate) fn new(egress: EgressPolicy) -> Self {
-        Self {
-            egress: Arc::new(egress),
-            clients: Mutex::default(),
-        }
+        Self { egress: Arc::new(egress), clients: Mutex::default() }
     }
 
     /// Sends a request and reads the response, whose decompressed body may have at most `max_size`
@@ -97,11 +94,8 @@ impl HttpClient {
         let mut redirects = 0;
         loop {
             let response = self.send_hop(&clients, &hop).await?;
-            let next = if request.follow_redirects {
-                redirect_target(&hop.url, &response)?
-            } else {
-                None
-            };
+            let next =
+                if request.follow_redirects { redirect_target(&hop.url, &response)? } else { None };
             let Some(next) = next else {
                 let url = hop.url;
                 return Ok(IncomingResponse { url, response });
@@ -126,16 +120,12 @@ impl HttpClient {
         hop: &HopRequest,
     ) -> Result<Response, TaskError> {
         let client = self.select_client(clients, &hop.url)?;
-        let mut request = client
-            .request(hop.method.clone(), hop.url.clone())
-            .headers(hop.headers.clone());
+        let mut request =
+            client.request(hop.method.clone(), hop.url.clone()).headers(hop.headers.clone());
         if let Some(body) = &hop.body {
             request = request.body(body.clone());
         }
-        request
-            .send()
-            .await
-            .map_err(|error| request_error(&hop.url, &error))
+        request.send().await.map_err(|error| request_error(&hop.url, &error))
     }
 
     /// Selects the client for a URL. The client checks the addresses of names. A literal address
@@ -152,9 +142,7 @@ impl HttpClient {
         }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = bare.parse::<IpAddr>() {
-            self.egress
-                .check_address(bare, address)
-                .map_err(|error| egress_denied(&error))?;
+            self.egress.check_address(bare, address).map_err(|error| egress_denied(&error))?;
         }
         Ok(&clients.checked)
     }
@@ -165,9 +153,7 @@ impl HttpClient {
             return Ok(clients.clone());
         }
         // Another part of the process may have installed it already, which is fine.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
+        rustls::crypto::ring::default_provider().install_default().ok();
         let build = |policy: Arc<EgressPolicy>| {
             Client::builder()
                 .redirect(Policy::none())
@@ -253,9 +239,7 @@ fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, TaskE
         let message = format!("the response redirects to '{address}', {problem}");
         TaskError::new(TaskErrorKind::Parse, message)
     };
-    let next = from
-        .join(&location)
-        .map_err(|_| invalid("which is not a URL"))?;
+    let next = from.join(&location).map_err(|_| invalid("which is not a URL"))?;
     if !matches!(next.scheme(), "http" | "https") {
         return Err(invalid("which is not an http or https URL"));
     }
@@ -329,9 +313,7 @@ fn request_error(url: &Url, error: &reqwest::Error) -> TaskError {
         TaskErrorKind::Connection
     };
     let host = url.host_str().unwrap_or("?");
-    let port = url
-        .port()
-        .map_or_else(String::new, |port| format!(":{port}"));
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     let message = match innermost {
         Some(cause) => format!("the request to {host}{port} failed: {cause}"),
         None => format!("the request to {host}{port} failed"),

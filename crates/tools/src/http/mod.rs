@@ -30,19 +30,13 @@ pub(crate) struct HttpTool {
 
 impl HttpTool {
     pub(crate) fn new(client: Arc<HttpClient>, payload_cap: ByteSize) -> Self {
-        Self {
-            client,
-            payload_cap,
-        }
+        Self { client, payload_cap }
     }
 
     async fn send_call(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
         let request = HttpRequest::from_call(call)?;
         let started = Instant::now();
-        let response = self
-            .client
-            .send_and_read(&request, self.payload_cap)
-            .await?;
+        let response = self.client.send_and_read(&request, self.payload_cap).await?;
         Ok(response.to_outcome(request.response_type, started.elapsed()))
     }
 }

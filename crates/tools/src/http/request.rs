@@ -46,12 +46,7 @@ impl HttpRequest {
 
     /// Creates a request with the given method, headers and body. Follows redirects.
     pub(crate) fn new(method: Method, url: Url, headers: HeaderMap, body: Option<Vec<u8>>) -> Self {
-        Self {
-            method,
-            headers,
-            body,
-            ..Self::get(url)
-        }
+        Self { method, headers, body, ..Self::get(url) }
     }
 
     /// Reads the request from the config of a call.
@@ -61,9 +56,7 @@ impl HttpRequest {
         let mut headers = read_headers(config)?;
         let body = encode_body(config, &mut headers)?;
         if !method.is_safe() {
-            headers
-                .entry(IDEMPOTENCY_KEY_HEADER)
-                .or_insert(idempotency_header(call)?);
+            headers.entry(IDEMPOTENCY_KEY_HEADER).or_insert(idempotency_header(call)?);
         }
         Ok(Self {
             url: build_url(config)?,
@@ -87,12 +80,8 @@ pub(crate) fn idempotency_header(call: &ToolCall) -> Result<HeaderValue, TaskErr
 
 fn read_method(config: Config<'_>) -> Result<Method, TaskError> {
     let name = config.text("method")?.unwrap_or("GET");
-    Method::from_bytes(name.to_ascii_uppercase().as_bytes()).map_err(|_| {
-        invalid_value(
-            "method",
-            &format!("is '{name}', which is not an HTTP method"),
-        )
-    })
+    Method::from_bytes(name.to_ascii_uppercase().as_bytes())
+        .map_err(|_| invalid_value("method", &format!("is '{name}', which is not an HTTP method")))
 }
 
 fn build_url(config: Config<'_>) -> Result<Url, TaskError> {
@@ -168,17 +157,12 @@ fn encode_body(config: Config<'_>, headers: &mut HeaderMap) -> Result<Option<Vec
     };
     if let Some(other) = present.next() {
         let value = config.get(other).cloned().unwrap_or_default();
-        return Err(wrong_type(
-            other,
-            &format!("absent if '{key}' is given"),
-            &value,
-        ));
+        return Err(wrong_type(other, &format!("absent if '{key}' is given"), &value));
     }
     let (bytes, content_type) = match (key, config.get(key).unwrap_or(&Json::Null)) {
         ("form", Json::Map(fields)) => {
             let mut form = Url::parse("http://form").map_err(|_| missing_key("'form'"))?;
-            form.query_pairs_mut()
-                .extend_pairs(form_pairs("form", fields)?);
+            form.query_pairs_mut().extend_pairs(form_pairs("form", fields)?);
             (form.query().unwrap_or("").as_bytes().to_vec(), FORM)
         }
         ("form", other) => return Err(wrong_type("form", "a map", other)),

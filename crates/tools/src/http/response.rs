@@ -73,16 +73,11 @@ impl HttpResponse {
     fn headers(&self) -> Json {
         let values = |name| {
             let values = self.headers.get_all(name).iter();
-            let texts: Vec<_> = values
-                .map(|value| String::from_utf8_lossy(value.as_bytes()))
-                .collect();
+            let texts: Vec<_> =
+                values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
             texts.join(", ")
         };
-        Json::object(
-            self.headers
-                .keys()
-                .map(|name| (name.as_str(), Json::from(values(name)))),
-        )
+        Json::object(self.headers.keys().map(|name| (name.as_str(), Json::from(values(name)))))
     }
 
     fn body(&self, response_type: ResponseType) -> Json {
@@ -98,9 +93,7 @@ impl HttpResponse {
 
     fn decode_text(&self) -> Json {
         let content_type = self.headers.get(CONTENT_TYPE);
-        let charset = content_type
-            .and_then(|value| value.to_str().ok())
-            .and_then(parse_charset);
+        let charset = content_type.and_then(|value| value.to_str().ok()).and_then(parse_charset);
         let (text, _, _) = charset.unwrap_or(UTF_8).decode(&self.body);
         Json::from(&*text)
     }

@@ -58,11 +58,7 @@ impl McpTool {
         let mut session = McpSession::new(&self.client, &request, self.settings.payload_cap);
         session.initialize(&request.protocol_version).await?;
         let result = session
-            .send_request(
-                &request.method,
-                &request.params,
-                Some(idempotency_header(call)?),
-            )
+            .send_request(&request.method, &request.params, Some(idempotency_header(call)?))
             .await;
         session.end_session().await;
         match result? {

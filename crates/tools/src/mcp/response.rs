@@ -22,14 +22,9 @@ pub(super) async fn read_response(
     let is_stream = content_type.is_some_and(|text| text.starts_with("text/event-stream"));
     if !is_stream {
         let body = incoming.read_body(max_size).await?.into_body();
-        return match parse_messages(&body)?
-            .iter()
-            .find_map(|message| match_response(message, id))
-        {
+        return match parse_messages(&body)?.iter().find_map(|message| match_response(message, id)) {
             Some(result) => Ok(result),
-            None => Err(unparseable_response(
-                "it contains no response to the request",
-            )),
+            None => Err(unparseable_response("it contains no response to the request")),
         };
     }
     let mut parser = EventStreamParser::default();
@@ -42,10 +37,7 @@ pub(super) async fn read_response(
         }
         for data in parser.parse_chunk(chunk) {
             let messages = parse_messages(data.as_bytes())?;
-            if let Some(result) = messages
-                .iter()
-                .find_map(|message| match_response(message, id))
-            {
+            if let Some(result) = messages.iter().find_map(|message| match_response(message, id)) {
                 return Ok(result);
             }
         }

@@ -41,13 +41,7 @@ impl<'t> McpSession<'t> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(ACCEPT, accept);
-        Self {
-            client,
-            endpoint: &request.endpoint,
-            headers,
-            max_body_size,
-            last_id: 0,
-        }
+        Self { client, endpoint: &request.endpoint, headers, max_body_size, last_id: 0 }
     }
 
     /// Negotiates the protocol version and adopts the session that the server assigns. A server
@@ -76,10 +70,7 @@ impl<'t> McpSession<'t> {
             ("jsonrpc", Json::from("2.0")),
             ("method", Json::from("notifications/initialized")),
         ]);
-        let incoming = self
-            .client
-            .send_request(&self.build_request(&initialized, None))
-            .await?;
+        let incoming = self.client.send_request(&self.build_request(&initialized, None)).await?;
         error_from_status(incoming.status()).map_or(Ok(()), Err)
     }
 
@@ -98,10 +89,8 @@ impl<'t> McpSession<'t> {
             ("method", Json::from(method)),
             ("params", params.clone()),
         ]);
-        let incoming = self
-            .client
-            .send_request(&self.build_request(&message, idempotency_key))
-            .await?;
+        let incoming =
+            self.client.send_request(&self.build_request(&message, idempotency_key)).await?;
         if let Some(session) = incoming.headers().get(SESSION_HEADER) {
             let mut session = session.clone();
             session.set_sensitive(true);
@@ -113,10 +102,7 @@ impl<'t> McpSession<'t> {
                 error = TaskError {
                     status: error.status,
                     code: error.code,
-                    ..TaskError::new(
-                        TaskErrorKind::Connection,
-                        "the MCP server ended the session",
-                    )
+                    ..TaskError::new(TaskErrorKind::Connection, "the MCP server ended the session")
                 };
             }
             return Err(error);
@@ -130,9 +116,7 @@ impl<'t> McpSession<'t> {
             return;
         }
         let request = HttpRequest::new(Method::DELETE, self.endpoint.clone(), self.headers, None);
-        timeout(END_SESSION_TIMEOUT, self.client.send_request(&request))
-            .await
-            .ok();
+        timeout(END_SESSION_TIMEOUT, self.client.send_request(&request)).await.ok();
     }
 
     fn build_request(&self, message: &Json, idempotency_key: Option<HeaderValue>) -> HttpRequest {

@@ -82,16 +82,13 @@ async fn resolve_server(
     } else {
         &settings.egress
     };
-    policy
-        .resolve_host(&target.host, target.port)
-        .await
-        .map_err(|error| {
-            let kind = match error {
-                EgressError::Denied(_) => TaskErrorKind::Auth,
-                EgressError::Unresolved { .. } => TaskErrorKind::Connection,
-            };
-            TaskError::new(kind, error.to_string())
-        })
+    policy.resolve_host(&target.host, target.port).await.map_err(|error| {
+        let kind = match error {
+            EgressError::Denied(_) => TaskErrorKind::Auth,
+            EgressError::Unresolved { .. } => TaskErrorKind::Connection,
+        };
+        TaskError::new(kind, error.to_string())
+    })
 }
 
 async fn connect_server(
@@ -114,10 +111,8 @@ async fn connect_server(
     if let Some(token) = &target.token {
         options = options.token(token.clone());
     }
-    let servers: Result<Vec<ServerAddr>, _> = addresses
-        .iter()
-        .map(|address| format!("nats://{address}").parse())
-        .collect();
+    let servers: Result<Vec<ServerAddr>, _> =
+        addresses.iter().map(|address| format!("nats://{address}").parse()).collect();
     let servers = servers.map_err(|error| nats_error(&target.display_name(), &error))?;
     let client = options.connect(servers).await.map_err(|error| {
         let task_error = nats_error(&format!("{} cannot be used", target.display_name()), &error);

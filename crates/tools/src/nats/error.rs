@@ -29,27 +29,17 @@ pub(crate) fn nats_error(summary: &str, error: &dyn Error) -> TaskError {
 
 /// Error for a missing item.
 pub(super) fn not_found(kind: &str, name: &str) -> TaskError {
-    TaskError::new(
-        TaskErrorKind::NotFound,
-        format!("there is no {kind} '{name}'"),
-    )
+    TaskError::new(TaskErrorKind::NotFound, format!("there is no {kind} '{name}'"))
 }
 
 /// Error for a name that the server does not accept.
 pub(super) fn invalid_name(key: &str, name: &str) -> TaskError {
-    TaskError::new(
-        TaskErrorKind::Schema,
-        format!("'{name}' is not a valid {key} name"),
-    )
+    TaskError::new(TaskErrorKind::Schema, format!("'{name}' is not a valid {key} name"))
 }
 
 /// True if the server reports that an item does not exist.
 pub(super) fn is_not_found(error: &jetstream::Error) -> bool {
     use jetstream::ErrorCode as Code;
-    [
-        Code::STREAM_NOT_FOUND,
-        Code::CONSUMER_NOT_FOUND,
-        Code::NO_MESSAGE_FOUND,
-    ]
-    .contains(&error.error_code())
+    [Code::STREAM_NOT_FOUND, Code::CONSUMER_NOT_FOUND, Code::NO_MESSAGE_FOUND]
+        .contains(&error.error_code())
 }

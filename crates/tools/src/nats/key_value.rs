@@ -89,10 +89,7 @@ impl NatsRequest<'_> {
         matching.dedup();
         Ok(success_result([
             ("bucket", Json::from(name)),
-            (
-                "count",
-                Json::from(u64::try_from(matching.len()).unwrap_or(u64::MAX)),
-            ),
+            ("count", Json::from(u64::try_from(matching.len()).unwrap_or(u64::MAX))),
             ("keys", Json::list(matching.into_iter().map(Json::from))),
         ]))
     }
@@ -132,10 +129,7 @@ impl NatsRequest<'_> {
         }
         let ttl = self.config.get("ttl").map(Millis::from_json).transpose();
         let ttl = ttl.map_err(|error| {
-            TaskError::new(
-                TaskErrorKind::Schema,
-                format!("'ttl' is not a duration: {error}"),
-            )
+            TaskError::new(TaskErrorKind::Schema, format!("'ttl' is not a duration: {error}"))
         })?;
         // Created as the underlying stream: the library's own call requires information that old
         // servers do not report.
@@ -163,11 +157,7 @@ fn key_result(bucket: &str, key: &str) -> Json {
 
 pub(super) fn check_bucket_name(name: &str) -> Result<(), TaskError> {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    if name.chars().all(is_legal) {
-        Ok(())
-    } else {
-        Err(invalid_name("bucket", name))
-    }
+    if name.chars().all(is_legal) { Ok(()) } else { Err(invalid_name("bucket", name)) }
 }
 
 /// True if a key matches a pattern: `*` matches one token, `>` matches all remaining tokens.

@@ -42,10 +42,7 @@ struct NatsRequest<'t> {
 
 impl NatsTool {
     pub(crate) fn new(settings: Arc<Settings>, connections: Arc<Connections>) -> Self {
-        Self {
-            settings,
-            connections,
-        }
+        Self { settings, connections }
     }
 
     async fn run_operation(&self, call: &ToolCall) -> Result<Json, TaskError> {
@@ -53,12 +50,7 @@ impl NatsTool {
         let operation = required_text(config, "operation")?;
         let target = NatsTarget::from_config(config, &self.settings)?;
         let jetstream = self.connections.open(&target, &self.settings).await?;
-        let request = NatsRequest {
-            jetstream,
-            call,
-            config,
-            settings: &self.settings,
-        };
+        let request = NatsRequest { jetstream, call, config, settings: &self.settings };
         match operation {
             "kv_get" => request.kv_get().await,
             "kv_put" => request.kv_put().await,

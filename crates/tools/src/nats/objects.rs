@@ -27,10 +27,7 @@ impl NatsRequest<'_> {
         check_payload_size(info.size, self.settings.payload_cap)?;
         let mut content = Vec::with_capacity(info.size);
         let max_bytes = self.settings.payload_cap.as_bytes();
-        let read = (&mut object)
-            .take(max_bytes)
-            .read_to_end(&mut content)
-            .await;
+        let read = (&mut object).take(max_bytes).read_to_end(&mut content).await;
         read.map_err(|error| nats_error("the object cannot be read", &error))?;
         let mut fields = object_fields(&info);
         fields.push(("data", decode_payload(&content)));
@@ -48,10 +45,7 @@ impl NatsRequest<'_> {
                 .await
                 .map_err(|error| nats_error("the bucket cannot be opened", &error))?
         } else {
-            let bucket = BucketConfig {
-                bucket: bucket.to_owned(),
-                ..BucketConfig::default()
-            };
+            let bucket = BucketConfig { bucket: bucket.to_owned(), ..BucketConfig::default() };
             self.jetstream
                 .create_object_store(bucket)
                 .await
@@ -68,10 +62,7 @@ impl NatsRequest<'_> {
         self.fetch_object_info(&store, name).await?;
         let deleted = store.delete(name).await;
         deleted.map_err(|error| nats_error("the object cannot be deleted", &error))?;
-        Ok(success_result([
-            ("bucket", Json::from(bucket)),
-            ("object", Json::from(name)),
-        ]))
+        Ok(success_result([("bucket", Json::from(bucket)), ("object", Json::from(name))]))
     }
 
     pub(super) async fn object_list(&self) -> Result<Json, TaskError> {
@@ -91,10 +82,7 @@ impl NatsRequest<'_> {
         }
         Ok(success_result([
             ("bucket", Json::from(bucket)),
-            (
-                "count",
-                Json::from(u64::try_from(objects.len()).unwrap_or(u64::MAX)),
-            ),
+            ("count", Json::from(u64::try_from(objects.len()).unwrap_or(u64::MAX))),
             ("objects", Json::list(objects)),
         ]))
     }
@@ -102,9 +90,7 @@ impl NatsRequest<'_> {
     pub(super) async fn object_info(&self) -> Result<Json, TaskError> {
         let (bucket, name) = self.bucket_and_object()?;
         let store = self.open_object_store(bucket).await?;
-        Ok(with_success_status(object_fields(
-            &self.fetch_object_info(&store, name).await?,
-        )))
+        Ok(with_success_status(object_fields(&self.fetch_object_info(&store, name).await?)))
     }
 
     async fn fetch_object_info(
@@ -145,10 +131,7 @@ fn object_fields(info: &ObjectInfo) -> Vec<(&'static str, Json)> {
     vec![
         ("bucket", Json::from(&*info.bucket)),
         ("object", Json::from(&*info.name)),
-        (
-            "size",
-            Json::from(u64::try_from(info.size).unwrap_or(u64::MAX)),
-        ),
+        ("size", Json::from(u64::try_from(info.size).unwrap_or(u64::MAX))),
         ("digest", Json::from(info.digest.as_deref())),
     ]
 }

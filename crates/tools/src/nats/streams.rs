@@ -57,10 +57,7 @@ impl NatsRequest<'_> {
             let header = name.parse::<async_nats::HeaderName>();
             let header = header.map_err(|_| invalid_name("header", &name))?;
             let value = text.parse::<async_nats::HeaderValue>();
-            header_map.insert(
-                header,
-                value.map_err(|_| invalid_name("header value", &name))?,
-            );
+            header_map.insert(header, value.map_err(|_| invalid_name("header value", &name))?);
         }
         if header_map.get(MESSAGE_ID_HEADER).is_none() {
             // The key is the same across retries and lost workers, so that a second attempt adds
@@ -68,16 +65,12 @@ impl NatsRequest<'_> {
             header_map.insert(MESSAGE_ID_HEADER, &*self.call.idempotency_key);
         }
         let publish = PublishMessage::build().payload(data).headers(header_map);
-        let ack = self
-            .jetstream
-            .send_publish(subject.to_owned(), publish)
-            .await;
+        let ack = self.jetstream.send_publish(subject.to_owned(), publish).await;
         let publish_error = |error: &jetstream::context::PublishError| match error.kind() {
             PublishErrorKind::StreamNotFound => not_found("stream for the subject", subject),
-            PublishErrorKind::MaxPayloadExceeded => TaskError::new(
-                TaskErrorKind::Limit,
-                "the message is larger than the server allows",
-            ),
+            PublishErrorKind::MaxPayloadExceeded => {
+                TaskError::new(TaskErrorKind::Limit, "the message is larger than the server allows")
+            }
             _ => nats_error("the message cannot be published", error),
         };
         let receipt = ack.map_err(|error| publish_error(&error))?.await;
@@ -91,10 +84,8 @@ impl NatsRequest<'_> {
     }
 
     pub(super) async fn js_consume(&self) -> Result<Json, TaskError> {
-        let (stream, consumer) = (
-            required_text(self.config, "stream")?,
-            required_text(self.config, "consumer")?,
-        );
+        let (stream, consumer) =
+            (required_text(self.config, "stream")?, required_text(self.config, "consumer")?);
         let request = FetchRequest {
             stream,
             consumer,
@@ -105,11 +96,7 @@ impl NatsRequest<'_> {
         };
         let wants_ack = self.config.flag("ack")?.unwrap_or(true);
         let fetched = fetch_messages(&self.jetstream, &request).await?;
-        let acked = if wants_ack {
-            acknowledge_all(&fetched).await?
-        } else {
-            0
-        };
+        let acked = if wants_ack { acknowledge_all(&fetched).await? } else { 0 };
         let messages: Vec<Json> = fetched.into_iter().map(|message| message.json).collect();
         Ok(success_result([
             ("stream", Json::from(stream)),
@@ -128,32 +115,28 @@ impl NatsRequest<'_> {
             Some(Json::Str(subject)) if !matches!(&**subject, "true" | "false") => Some(&**subject),
             _ => self.config.text("subject")?,
         };
-        let message =
-            match (seq, subject) {
-                (Some(seq), _) => stream
-                    .get_raw_message(seq)
-                    .await
-                    .map_err(|error| match error.kind() {
-                        RawMessageErrorKind::NoMessageFound => {
-                            not_found("message", &seq.to_string())
-                        }
-                        RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
-                            not_found("message", &seq.to_string())
-                        }
-                        _ => nats_error("the message cannot be read", &error),
-                    })?,
-                (None, subject) => {
-                    let subject = subject.unwrap_or(">");
-                    let last = stream.get_last_raw_message_by_subject(subject).await;
-                    last.map_err(|error| match error.kind() {
-                        RawMessageErrorKind::NoMessageFound => not_found("message on", subject),
-                        RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
-                            not_found("message on", subject)
-                        }
-                        _ => nats_error("the message cannot be read", &error),
-                    })?
-                }
-            };
+        let message = match (seq, subject) {
+            (Some(seq), _) => {
+                stream.get_raw_message(seq).await.map_err(|error| match error.kind() {
+                    RawMessageErrorKind::NoMessageFound => not_found("message", &seq.to_string()),
+                    RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
+                        not_found("message", &seq.to_string())
+                    }
+                    _ => nats_error("the message cannot be read", &error),
+                })?
+            }
+            (None, subject) => {
+                let subject = subject.unwrap_or(">");
+                let last = stream.get_last_raw_message_by_subject(subject).await;
+                last.map_err(|error| match error.kind() {
+                    RawMessageErrorKind::NoMessageFound => not_found("message on", subject),
+                    RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
+                        not_found("message on", subject)
+                    }
+                    _ => nats_error("the message cannot be read", &error),
+                })?
+            }
+        };
         check_payload_size(message.payload.len(), self.settings.payload_cap)?;
         Ok(success_result([
             ("stream", Json::from(name)),
@@ -161,10 +144,7 @@ impl NatsRequest<'_> {
             ("subject", Json::from(message.subject.as_str())),
             ("data", decode_payload(&message.payload)),
             ("headers", headers_to_json(Some(&message.headers))),
-            (
-                "timestamp",
-                format_time(message.time.unix_timestamp_nanos()),
-            ),
+            ("timestamp", format_time(message.time.unix_timestamp_nanos())),
         ]))
     }
 
@@ -177,12 +157,7 @@ impl NatsRequest<'_> {
             ("stream", Json::from(name)),
             (
                 "subjects",
-                Json::list(
-                    info.config
-                        .subjects
-                        .iter()
-                        .map(|subject| Json::from(&**subject)),
-                ),
+                Json::list(info.config.subjects.iter().map(|subject| Json::from(&**subject))),
             ),
             ("messages", Json::from(info.state.messages)),
             ("bytes", Json::from(info.state.bytes)),
@@ -224,9 +199,8 @@ pub(crate) async fn fetch_messages(
         ack_policy: AckPolicy::Explicit,
         ..PullConfig::default()
     };
-    let consumer: Result<Consumer<PullConfig>, _> = stream
-        .get_or_create_consumer(request.consumer, durable)
-        .await;
+    let consumer: Result<Consumer<PullConfig>, _> =
+        stream.get_or_create_consumer(request.consumer, durable).await;
     let consumer = consumer.map_err(|error| nats_error("the consumer cannot be opened", &error))?;
     let fetch_error =
         |error: &dyn std::error::Error| nats_error("messages cannot be fetched", error);
@@ -282,34 +256,22 @@ where
 }
 
 fn to_fetched_message(message: jetstream::Message) -> Result<FetchedMessage, TaskError> {
-    let info = message
-        .info()
-        .map_err(|error| nats_error("a message cannot be read", &*error))?;
+    let info = message.info().map_err(|error| nats_error("a message cannot be read", &*error))?;
     let reply = message.reply.as_ref();
     let ack_id = reply.map_or_else(String::new, ToString::to_string);
     let headers = headers_to_json(message.headers.as_ref());
     let id = headers.get(MESSAGE_ID_HEADER).cloned();
     let json = Json::object([
-        (
-            "id",
-            id.unwrap_or_else(|| Json::from(info.stream_sequence.to_string())),
-        ),
+        ("id", id.unwrap_or_else(|| Json::from(info.stream_sequence.to_string()))),
         ("subject", Json::from(message.subject.as_str())),
         ("seq", Json::from(info.stream_sequence)),
         ("delivered", Json::from(info.delivered)),
-        (
-            "timestamp",
-            format_time(info.published.unix_timestamp_nanos()),
-        ),
+        ("timestamp", format_time(info.published.unix_timestamp_nanos())),
         ("headers", headers),
         ("data", decode_payload(&message.payload)),
         ("ack_id", Json::from(&*ack_id)),
     ]);
-    Ok(FetchedMessage {
-        message,
-        json,
-        ack_id,
-    })
+    Ok(FetchedMessage { message, json, ack_id })
 }
 
 /// Opens an existing stream.

@@ -61,15 +61,9 @@ impl NatsTarget {
     /// must not choose the identity.
     fn from_operator(operator: &NatsSettings) -> Result<Self, TaskError> {
         let first = operator.url.split(',').next().unwrap_or_default().trim();
-        let target = Self::from_url(
-            &parse_nats_url(first)?,
-            operator.user.clone(),
-            operator.token.clone(),
-        );
-        Ok(Self {
-            is_operator_server: true,
-            ..target
-        })
+        let target =
+            Self::from_url(&parse_nats_url(first)?, operator.user.clone(), operator.token.clone());
+        Ok(Self { is_operator_server: true, ..target })
     }
 
     /// Target for an address. A user in the address applies if no other is given.
@@ -106,11 +100,7 @@ fn parse_nats_url(text: &str) -> Result<Url, TaskError> {
         // The address may contain a password, so it is not repeated.
         TaskError::new(TaskErrorKind::Schema, format!("'url' {problem}"))
     };
-    let full_url = if text.contains("://") {
-        text.to_owned()
-    } else {
-        format!("nats://{text}")
-    };
+    let full_url = if text.contains("://") { text.to_owned() } else { format!("nats://{text}") };
     let url = Url::parse(&full_url).map_err(|_| invalid("is not a valid NATS server address"))?;
     if !["nats", "tls"].contains(&url.scheme()) {
         return Err(invalid("must begin with nats:// or tls://"));

@@ -26,10 +26,7 @@ pub(super) fn decode_payload(bytes: &[u8]) -> Json {
         Ok(text) => Json::from(text.replace('\0', "\u{FFFD}")),
         Err(_) => Json::object([
             ("base64", Json::from(STANDARD.encode(bytes))),
-            (
-                "bytes",
-                Json::from(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            ),
+            ("bytes", Json::from(u64::try_from(bytes.len()).unwrap_or(u64::MAX))),
         ]),
     }
 }

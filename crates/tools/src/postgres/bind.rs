@@ -117,10 +117,7 @@ fn format_array(name: &str, items: &[Json], element: &Type) -> Result<String, Ta
             }
         }),
     };
-    let items = items
-        .iter()
-        .map(format_item)
-        .collect::<Result<Vec<_>, _>>()?;
+    let items = items.iter().map(format_item).collect::<Result<Vec<_>, _>>()?;
     Ok(format!("{{{}}}", items.join(",")))
 }
 
@@ -171,28 +168,13 @@ mod tests {
 
     #[test]
     fn lists_become_arrays() {
-        assert_eq!(
-            bound_text("[1,null,3]", &Type::INT4_ARRAY),
-            r#"{"1",NULL,"3"}"#
-        );
-        assert_eq!(
-            bound_text("[[1],[2]]", &Type::INT4_ARRAY),
-            r#"{{"1"},{"2"}}"#
-        );
-        assert_eq!(
-            bound_text(r#"["a\"b\\"]"#, &Type::TEXT_ARRAY),
-            r#"{"a\"b\\"}"#
-        );
+        assert_eq!(bound_text("[1,null,3]", &Type::INT4_ARRAY), r#"{"1",NULL,"3"}"#);
+        assert_eq!(bound_text("[[1],[2]]", &Type::INT4_ARRAY), r#"{{"1"},{"2"}}"#);
+        assert_eq!(bound_text(r#"["a\"b\\"]"#, &Type::TEXT_ARRAY), r#"{"a\"b\\"}"#);
         assert_eq!(bound_text(r#""{1,2}""#, &Type::INT4_ARRAY), "{1,2}");
         assert_eq!(bound_text(r#""[1,2]""#, &Type::INT4_ARRAY), r#"{"1","2"}"#);
-        assert_eq!(
-            bound_text(r#"["AQI="]"#, &Type::BYTEA_ARRAY),
-            r#"{"\\x0102"}"#
-        );
+        assert_eq!(bound_text(r#"["AQI="]"#, &Type::BYTEA_ARRAY), r#"{"\\x0102"}"#);
         assert_eq!(bound_text("[]", &Type::TEXT_ARRAY), "{}");
-        assert_eq!(
-            bound_text("7", &Type::TEXT_ARRAY),
-            "'params[0]' must be a list, not number"
-        );
+        assert_eq!(bound_text("7", &Type::TEXT_ARRAY), "'params[0]' must be a list, not number");
     }
 }

@@ -80,10 +80,7 @@ impl ServerConnection {
             }
         }
         Err(failure.unwrap_or_else(|| {
-            TaskError::new(
-                TaskErrorKind::DbConnection,
-                "the task names no server to connect to",
-            )
+            TaskError::new(TaskErrorKind::DbConnection, "the task names no server to connect to")
         }))
     }
 }
@@ -103,10 +100,7 @@ impl Drop for ServerConnection {
         let route = self.cancel_route.clone();
         let driver = self.driver.abort_handle();
         runtime.spawn(async move {
-            if timeout(CANCEL_TIMEOUT, send_cancel(&token, &route))
-                .await
-                .is_err()
-            {
+            if timeout(CANCEL_TIMEOUT, send_cancel(&token, &route)).await.is_err() {
                 tracing::debug!("a cancel request timed out");
             }
             driver.abort();
@@ -121,23 +115,14 @@ async fn connect_to(
     egress: &EgressPolicy,
 ) -> Result<ServerConnection, TaskError> {
     let (stream, route) = match endpoint {
-        ServerEndpoint::Tcp {
-            name,
-            address,
-            port,
-        } => {
+        ServerEndpoint::Tcp { name, address, port } => {
             let tls = MakeTlsConnector::new(target.verification, roots)
                 .and_then(|connector| {
-                    connector
-                        .map(|connector| connector.for_host(name))
-                        .transpose()
+                    connector.map(|connector| connector.for_host(name)).transpose()
                 })
                 .map_err(|error| tls_error(&error))?;
             let (stream, peer) = connect_tcp(address, *port, egress).await?;
-            let route = CancelRoute {
-                peer: PeerAddress::Tcp(peer),
-                tls,
-            };
+            let route = CancelRoute { peer: PeerAddress::Tcp(peer), tls };
             (Stream::Left(stream), route)
         }
         ServerEndpoint::Unix { folder, port } => {
@@ -237,9 +222,7 @@ async fn connect_unix(
         );
         return Err(TaskError::new(TaskErrorKind::Auth, message));
     }
-    UnixStream::connect(path)
-        .await
-        .map_err(|error| unreachable_error(folder, &error))
+    UnixStream::connect(path).await.map_err(|error| unreachable_error(folder, &error))
 }
 
 fn unreachable_error(server: &str, error: &io::Error) -> TaskError {

@@ -35,10 +35,7 @@ pub(super) fn format_date(days: i32) -> String {
 pub(super) fn format_time_of_day(micros: i64) -> String {
     let seconds = micros / MICROS_PER_SECOND;
     let (hours, minutes, rest_seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{hours:02}:{minutes:02}:{rest_seconds:02}{}",
-        format_fraction(micros)
-    )
+    format!("{hours:02}:{minutes:02}:{rest_seconds:02}{}", format_fraction(micros))
 }
 
 /// Formats a time of day with the number of seconds that its zone is behind UTC.
@@ -46,10 +43,7 @@ pub(super) fn format_time_with_zone(micros: i64, seconds_west: i32) -> String {
     let sign = if seconds_west > 0 { '-' } else { '+' };
     let offset = seconds_west.unsigned_abs();
     let (hours, minutes, seconds) = (offset / 3600, offset / 60 % 60, offset % 60);
-    let mut text = format!(
-        "{}{sign}{hours:02}:{minutes:02}",
-        format_time_of_day(micros)
-    );
+    let mut text = format!("{}{sign}{hours:02}:{minutes:02}", format_time_of_day(micros));
     if seconds != 0 {
         text.push_str(&format!(":{seconds:02}"));
     }
@@ -105,11 +99,7 @@ fn format_calendar_date(days: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let months_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * months_from_march + 2) / 5 + 1;
-    let month = if months_from_march < 10 {
-        months_from_march + 3
-    } else {
-        months_from_march - 9
-    };
+    let month = if months_from_march < 10 { months_from_march + 3 } else { months_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let sign = if year < 0 { "-" } else { "" };
     format!("{sign}{:04}-{month:02}-{day:02}", year.abs())
@@ -133,19 +123,13 @@ mod tests {
 
     #[test]
     fn formats_times_and_intervals() {
-        assert_eq!(
-            format_timestamp(-1, "+00:00"),
-            "1999-12-31T23:59:59.999999+00:00"
-        );
+        assert_eq!(format_timestamp(-1, "+00:00"), "1999-12-31T23:59:59.999999+00:00");
         assert_eq!(format_timestamp(i64::MIN, ""), "-infinity");
         assert_eq!(format_time_of_day(MICROS_PER_DAY), "24:00:00");
         assert_eq!(format_time_with_zone(0, -19_800), "00:00:00+05:30");
         assert_eq!(format_time_with_zone(0, 3600), "00:00:00-01:00");
         assert_eq!(format_interval(0, 0, 0), "PT0S");
-        assert_eq!(
-            format_interval(14, -3, 3_661_500_000),
-            "P1Y2M-3DT1H1M1.500000S"
-        );
+        assert_eq!(format_interval(14, -3, 3_661_500_000), "P1Y2M-3DT1H1M1.500000S");
         assert_eq!(format_interval(0, 0, -500_000), "PT-0.500000S");
     }
 }

@@ -34,9 +34,8 @@ impl<'r> FromSql<'r> for RawValue<'r> {
 
 /// Converts a value of a type; `None` is NULL.
 pub(super) fn decode_cell(ty: &Type, bytes: Option<&[u8]>) -> Json {
-    bytes.map_or(Json::Null, |bytes| {
-        decode_typed(ty, bytes).unwrap_or_else(|| decode_opaque(bytes))
-    })
+    bytes
+        .map_or(Json::Null, |bytes| decode_typed(ty, bytes).unwrap_or_else(|| decode_opaque(bytes)))
 }
 
 fn decode_typed(ty: &Type, bytes: &[u8]) -> Option<Json> {
@@ -77,10 +76,7 @@ fn decode_scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
         | Type::REGCOLLATION => Json::from(u32::from_be_bytes(reader.read_array()?)),
         Type::FLOAT4 => float_to_json(
             // Converted through text, so that 0.1 stays 0.1.
-            f32::from_be_bytes(reader.read_array()?)
-                .to_string()
-                .parse()
-                .ok()?,
+            f32::from_be_bytes(reader.read_array()?).to_string().parse().ok()?,
         ),
         Type::FLOAT8 => float_to_json(f64::from_be_bytes(reader.read_array()?)),
         Type::NUMERIC => Json::from(decode_numeric(&mut reader)?),
@@ -108,10 +104,8 @@ fn decode_scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
             Json::from(format!("{high:X}/{low:X}"))
         }
         Type::TID => {
-            let (block, offset) = (
-                reader.read_i32()?.cast_unsigned(),
-                reader.read_i16()?.cast_unsigned(),
-            );
+            let (block, offset) =
+                (reader.read_i32()?.cast_unsigned(), reader.read_i16()?.cast_unsigned());
             Json::from(format!("({block},{offset})"))
         }
         Type::POINT => {
@@ -186,20 +180,13 @@ fn decode_numeric(reader: &mut ByteReader<'_>) -> Option<String> {
         0xF000 => return Some("-Infinity".to_owned()),
         _ => return None,
     }
-    let digits = (0..count)
-        .map(|_| reader.read_i16())
-        .collect::<Option<Vec<i16>>>()?;
+    let digits = (0..count).map(|_| reader.read_i16()).collect::<Option<Vec<i16>>>()?;
     let digit = |exponent: i32| {
         let index = usize::try_from(weight - exponent).ok();
-        index
-            .and_then(|index| digits.get(index))
-            .copied()
-            .unwrap_or(0)
+        index.and_then(|index| digits.get(index)).copied().unwrap_or(0)
     };
-    let mut integer: String = (0..=weight.max(0))
-        .rev()
-        .map(|exponent| format!("{:04}", digit(exponent)))
-        .collect();
+    let mut integer: String =
+        (0..=weight.max(0)).rev().map(|exponent| format!("{:04}", digit(exponent))).collect();
     let zeros = integer.len() - integer.trim_start_matches('0').len();
     integer.drain(..zeros.min(integer.len() - 1));
     let mut fraction = String::new();
@@ -240,22 +227,14 @@ fn format_hex(bytes: &[u8], separator: &str) -> String {
 }
 
 fn decode_inet(reader: &mut ByteReader<'_>) -> Option<String> {
-    let (_family, bits, is_cidr, length) = (
-        reader.read_u8()?,
-        reader.read_u8()?,
-        reader.read_u8()?,
-        reader.read_u8()?,
-    );
+    let (_family, bits, is_cidr, length) =
+        (reader.read_u8()?, reader.read_u8()?, reader.read_u8()?, reader.read_u8()?);
     let (address, full_length) = match length {
         4 => (Ipv4Addr::from(reader.read_array::<4>()?).to_string(), 32),
         16 => (Ipv6Addr::from(reader.read_array::<16>()?).to_string(), 128),
         _ => return None,
     };
-    Some(if is_cidr != 0 || bits != full_length {
-        format!("{address}/{bits}")
-    } else {
-        address
-    })
+    Some(if is_cidr != 0 || bits != full_length { format!("{address}/{bits}") } else { address })
 }
 
 fn decode_bits(reader: &mut ByteReader<'_>) -> Option<String> {
@@ -298,10 +277,7 @@ fn decode_composite(fields: &[Field], bytes: &[u8]) -> Option<Json> {
     let _count = reader.read_i32()?;
     let entries = fields.iter().map(|field| {
         let _type = reader.read_i32()?;
-        Some((
-            field.name(),
-            decode_cell(field.type_(), reader.read_sized()?),
-        ))
+        Some((field.name(), decode_cell(field.type_(), reader.read_sized()?)))
     });
     entries.collect::<Option<Vec<_>>>().map(Json::object)
 }
@@ -333,11 +309,7 @@ fn decode_range(element: &Type, reader: &mut ByteReader<'_>) -> Option<String> {
             return Some(String::new());
         }
         let bound = decode_cell(element, reader.read_sized()?);
-        Some(
-            bound
-                .as_str()
-                .map_or_else(|| bound.to_string(), str::to_owned),
-        )
+        Some(bound.as_str().map_or_else(|| bound.to_string(), str::to_owned))
     };
     let (lower, upper) = (bound(LOWER_INFINITE)?, bound(UPPER_INFINITE)?);
     let open = if has(LOWER_INCLUSIVE) { '[' } else { '(' };
@@ -349,8 +321,5 @@ fn decode_multirange(element: &Type, bytes: &[u8]) -> Option<Json> {
     let mut reader = ByteReader(bytes);
     let count = reader.read_i32()?;
     let ranges = (0..count).map(|_| decode_range(element, &mut ByteReader(reader.read_sized()??)));
-    ranges
-        .map(|range| range.map(Json::from))
-        .collect::<Option<Vec<Json>>>()
-        .map(Json::from)
+    ranges.map(|range| range.map(Json::from)).collect::<Option<Vec<Json>>>().map(Json::from)
 }

@@ -4,10 +4,7 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
 /// Error of a statement.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "`map_err` passes the error by value"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
 pub(super) fn statement_error(error: tokio_postgres::Error) -> TaskError {
     if let Some(db_error) = error.as_db_error() {
         return server_error(db_error);
@@ -40,9 +37,7 @@ pub(super) fn login_error(server: &str, error: &tokio_postgres::Error) -> TaskEr
 
 /// SQLSTATE of an error, if the server reported one.
 pub(super) fn sqlstate(error: Option<&TaskError>) -> Json {
-    error
-        .and_then(|error| error.code.clone())
-        .unwrap_or_default()
+    error.and_then(|error| error.code.clone()).unwrap_or_default()
 }
 
 fn error_source(error: &tokio_postgres::Error) -> Option<&(dyn std::error::Error + 'static)> {
@@ -65,19 +60,14 @@ fn sqlstate_kind(code: &str) -> TaskErrorKind {
 
 fn server_error(db_error: &DbError) -> TaskError {
     let code = db_error.code().code();
-    let mut message = format!(
-        "{}: {} (SQLSTATE {code})",
-        db_error.severity(),
-        db_error.message()
-    );
+    let mut message = format!("{}: {} (SQLSTATE {code})", db_error.severity(), db_error.message());
     let mut details = JsonMap::from([
         ("severity".into(), Json::from(db_error.severity())),
         ("message".into(), Json::from(db_error.message())),
     ]);
-    for (label, name, text) in [
-        ("Detail", "detail", db_error.detail()),
-        ("Hint", "hint", db_error.hint()),
-    ] {
+    for (label, name, text) in
+        [("Detail", "detail", db_error.detail()), ("Hint", "hint", db_error.hint())]
+    {
         if let Some(text) = text {
             message.push_str(&format!("\n{label}: {text}"));
             details.insert(name.into(), Json::from(text));

@@ -38,11 +38,7 @@ pub(crate) struct PostgresTool {
 
 impl PostgresTool {
     pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self {
-            pools: Arc::new(PoolRegistry::new(Arc::clone(&settings))),
-            settings,
-            sources,
-        }
+        Self { pools: Arc::new(PoolRegistry::new(Arc::clone(&settings))), settings, sources }
     }
 
     async fn run_batch(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
@@ -62,12 +58,7 @@ impl PostgresTool {
                 session.close();
             }
         }
-        Ok(ToolOutcome {
-            data,
-            extras: pg_extras(error.as_ref()),
-            error,
-            ..ToolOutcome::default()
-        })
+        Ok(ToolOutcome { data, extras: pg_extras(error.as_ref()), error, ..ToolOutcome::default() })
     }
 }
 
@@ -83,10 +74,7 @@ impl Tool for PostgresTool {
     async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
         match self.run_batch(call).await {
             Ok(outcome) => outcome,
-            Err(error) => ToolOutcome {
-                extras: pg_extras(Some(&error)),
-                ..error.into()
-            },
+            Err(error) => ToolOutcome { extras: pg_extras(Some(&error)), ..error.into() },
         }
     }
 

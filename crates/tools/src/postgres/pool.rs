@@ -45,9 +45,7 @@ impl PoolMode {
         let requested = match pool {
             Json::Bool(false) => return Ok(Self::Dedicated),
             Json::Bool(true) | Json::Str(_) => None,
-            Json::Map(fields) => ["max_size", "size"]
-                .into_iter()
-                .find_map(|key| fields.get(key)),
+            Json::Map(fields) => ["max_size", "size"].into_iter().find_map(|key| fields.get(key)),
             other => Some(other),
         };
         let Some(requested) = requested else {
@@ -57,9 +55,7 @@ impl PoolMode {
         let size =
             size.ok_or_else(|| wrong_type("pool", "true, false or a number above 0", requested))?;
         // A task gets at most the operator's pool size.
-        Ok(Self::Shared(
-            usize::try_from(size).map_or(max_size, |size| size.min(max_size)),
-        ))
+        Ok(Self::Shared(usize::try_from(size).map_or(max_size, |size| size.min(max_size))))
     }
 }
 
@@ -86,9 +82,7 @@ struct ConnectionPool {
 
 impl ConnectionPool {
     fn idle_connections(&self) -> MutexGuard<'_, Vec<ServerConnection>> {
-        self.idle_connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.idle_connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,10 +102,7 @@ struct PoolHandle {
 impl DatabaseSession {
     /// Creates a session with a dedicated connection.
     pub(super) fn dedicated(connection: ServerConnection) -> Self {
-        Self {
-            connection,
-            pool_handle: None,
-        }
+        Self { connection, pool_handle: None }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -126,10 +117,7 @@ impl DatabaseSession {
     /// Returns the connection to its pool. It holds its permit until the reset is done, so that
     /// there are never more connections than permits.
     pub(super) fn release(self) {
-        let Self {
-            mut connection,
-            pool_handle,
-        } = self;
+        let Self { mut connection, pool_handle } = self;
         let Some(handle) = pool_handle else {
             connection.busy = false;
             return;
@@ -153,19 +141,14 @@ impl DatabaseSession {
 
 async fn reset_session(client: &Client) -> Result<(), tokio_postgres::Error> {
     // Both are pipelined. Without a transaction, `ROLLBACK` has no effect.
-    let (rolled_back, reset) = tokio::join!(
-        client.batch_execute("ROLLBACK"),
-        client.batch_execute(RESET_SQL)
-    );
+    let (rolled_back, reset) =
+        tokio::join!(client.batch_execute("ROLLBACK"), client.batch_execute(RESET_SQL));
     rolled_back.and(reset)
 }
 
 impl PoolRegistry {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
-        Self {
-            settings,
-            state: Mutex::default(),
-        }
+        Self { settings, state: Mutex::default() }
     }
 
     /// Returns a connection for a task. Waits while no permit is available.
@@ -189,15 +172,8 @@ impl PoolRegistry {
             Some(connection) => connection,
             None => ServerConnection::open(target, &self.settings).await?,
         };
-        let handle = PoolHandle {
-            pools: Arc::clone(self),
-            pool,
-            permit,
-        };
-        Ok(DatabaseSession {
-            connection,
-            pool_handle: Some(handle),
-        })
+        let handle = PoolHandle { pools: Arc::clone(self), pool, permit };
+        Ok(DatabaseSession { connection, pool_handle: Some(handle) })
     }
 
     /// Closes idle connections now, and all others when their tasks end.
@@ -275,10 +251,7 @@ async fn take_idle(pool: &ConnectionPool) -> Option<ServerConnection> {
 
 async fn idle_reaper_loop(pools: Weak<PoolRegistry>) {
     loop {
-        let Some(interval) = pools
-            .upgrade()
-            .map(|pools| pools.settings.postgres.idle / 2)
-        else {
+        let Some(interval) = pools.upgrade().map(|pools| pools.settings.postgres.idle / 2) else {
             return;
         };
         sleep(interval).await;

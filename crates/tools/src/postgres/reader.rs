@@ -32,10 +32,7 @@ impl<'r> ByteReader<'r> {
     }
 
     /// Reads a value that is preceded by its length. The inner `None` is NULL, whose length is -1.
-    #[expect(
-        clippy::option_option,
-        reason = "missing bytes and NULL are different cases"
-    )]
+    #[expect(clippy::option_option, reason = "missing bytes and NULL are different cases")]
     pub(super) fn read_sized(&mut self) -> Option<Option<&'r [u8]>> {
         let length = self.read_i32()?;
         match usize::try_from(length) {

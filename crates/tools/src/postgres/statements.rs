@@ -17,11 +17,8 @@ use crate::script_source::ScriptLoader;
 use crate::sql::{ResultBudget, RowShape, StatementResult, quote_name, read_sql_texts};
 
 /// Session settings that a task may choose. All of them are durations.
-const SESSION_OPTIONS: [&str; 3] = [
-    "statement_timeout",
-    "lock_timeout",
-    "idle_in_transaction_session_timeout",
-];
+const SESSION_OPTIONS: [&str; 3] =
+    ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
 
 /// Statements of a task and their settings.
 pub(super) struct StatementBatch {
@@ -110,19 +107,13 @@ impl StatementBatch {
     ) -> Result<(), TaskError> {
         apply_settings(client, &self.session_settings).await?;
         if self.in_transaction {
-            client
-                .batch_execute("BEGIN")
-                .await
-                .map_err(error::statement_error)?;
+            client.batch_execute("BEGIN").await.map_err(error::statement_error)?;
         }
         for statement in &self.statements {
             results.push(self.run_statement(client, statement, budget).await?);
         }
         if self.in_transaction {
-            client
-                .batch_execute("COMMIT")
-                .await
-                .map_err(error::statement_error)?;
+            client.batch_execute("COMMIT").await.map_err(error::statement_error)?;
         }
         Ok(())
     }
@@ -136,10 +127,7 @@ impl StatementBatch {
         let statement = client.prepare(text).await.map_err(error::statement_error)?;
         let params = bind_params(&self.params, statement.params())?;
         let columns = column_names(&statement);
-        let stream = client
-            .query_raw(&statement, params)
-            .await
-            .map_err(error::statement_error)?;
+        let stream = client.query_raw(&statement, params).await.map_err(error::statement_error)?;
         let mut stream = pin!(stream);
         let mut rows = Vec::new();
         while let Some(row) = stream.try_next().await.map_err(error::statement_error)? {
@@ -181,28 +169,21 @@ pub(super) fn bind_params(params: &[Json], types: &[Type]) -> Result<Vec<BoundPa
         return Err(TaskError::new(TaskErrorKind::Schema, message));
     }
     let pairs = params.iter().zip(types).enumerate();
-    pairs
-        .map(|(index, (param, ty))| bind_value(&format!("params[{index}]"), param, ty))
-        .collect()
+    pairs.map(|(index, (param, ty))| bind_value(&format!("params[{index}]"), param, ty)).collect()
 }
 
 /// Reads the session settings of a task.
 fn read_session_settings(config: Config<'_>) -> Result<Vec<(String, String)>, TaskError> {
     let mut settings = Vec::new();
     if let Some(schema) = config.text("schema")? {
-        let path: Vec<String> = schema
-            .split(',')
-            .map(|name| quote_name(name.trim()))
-            .collect();
+        let path: Vec<String> = schema.split(',').map(|name| quote_name(name.trim())).collect();
         settings.push(("search_path".to_owned(), path.join(", ")));
     }
     let empty = JsonMap::new();
     for (name, value) in config.map("options")?.unwrap_or(&empty) {
         if !SESSION_OPTIONS.contains(&&**name) {
-            let message = format!(
-                "'options.{name}' is unknown; use {}",
-                SESSION_OPTIONS.join(", ")
-            );
+            let message =
+                format!("'options.{name}' is unknown; use {}", SESSION_OPTIONS.join(", "));
             return Err(TaskError::new(TaskErrorKind::Schema, message));
         }
         let time = Millis::from_json(value)

@@ -28,9 +28,7 @@ async fn connect_dedicated(
     settings: &Settings,
 ) -> Result<DatabaseSession, TaskError> {
     let target = PostgresTarget::from_config(config)?;
-    Ok(DatabaseSession::dedicated(
-        ServerConnection::open(&target, settings).await?,
-    ))
+    Ok(DatabaseSession::dedicated(ServerConnection::open(&target, settings).await?))
 }
 
 /// A query that is read row by row. The server waits for the reader.
@@ -49,11 +47,7 @@ impl RowReader {
         settings: &Settings,
     ) -> Result<Self, TaskError> {
         let session = connect_dedicated(config, settings).await?;
-        let statement = session
-            .client()
-            .prepare(query)
-            .await
-            .map_err(error::statement_error)?;
+        let statement = session.client().prepare(query).await.map_err(error::statement_error)?;
         let params = bind_params(params, statement.params())?;
         let rows = session.client().query_raw(&statement, params).await;
         Ok(Self {
@@ -112,12 +106,8 @@ impl TableWriter {
     /// Returns the columns of a table.
     pub(crate) async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
         let probe = format!("SELECT * FROM {table} LIMIT 0");
-        let statement = self
-            .session
-            .client()
-            .prepare(&probe)
-            .await
-            .map_err(error::statement_error)?;
+        let statement =
+            self.session.client().prepare(&probe).await.map_err(error::statement_error)?;
         Ok(column_names(&statement))
     }
 
@@ -131,11 +121,7 @@ impl TableWriter {
         let names = rows.map_err(error::statement_error)?;
         names
             .iter()
-            .map(|row| {
-                row.try_get::<_, &str>(0)
-                    .map(Arc::from)
-                    .map_err(error::statement_error)
-            })
+            .map(|row| row.try_get::<_, &str>(0).map(Arc::from).map_err(error::statement_error))
             .collect()
     }
 
@@ -145,12 +131,8 @@ impl TableWriter {
         text: &str,
         columns: &[Arc<str>],
     ) -> Result<InsertStatement, TaskError> {
-        let statement = self
-            .session
-            .client()
-            .prepare(text)
-            .await
-            .map_err(error::statement_error)?;
+        let statement =
+            self.session.client().prepare(text).await.map_err(error::statement_error)?;
         let (expected, actual) = (statement.params().len(), columns.len());
         if expected != actual {
             let message = format!(
@@ -158,10 +140,7 @@ impl TableWriter {
             );
             return Err(TaskError::new(TaskErrorKind::Schema, message));
         }
-        Ok(InsertStatement {
-            statement,
-            columns: columns.to_vec(),
-        })
+        Ok(InsertStatement { statement, columns: columns.to_vec() })
     }
 
     /// Writes rows in one transaction. `before` runs first, in the same transaction.
@@ -172,16 +151,10 @@ impl TableWriter {
         before: Option<&str>,
     ) -> Result<(), TaskError> {
         let client = self.session.client();
-        client
-            .batch_execute("BEGIN")
-            .await
-            .map_err(error::statement_error)?;
+        client.batch_execute("BEGIN").await.map_err(error::statement_error)?;
         let result = async {
             if let Some(before) = before {
-                client
-                    .batch_execute(before)
-                    .await
-                    .map_err(error::statement_error)?;
+                client.batch_execute(before).await.map_err(error::statement_error)?;
             }
             let mut inserts: Vec<BoxFuture<'_, Result<(), TaskError>>> = Vec::new();
             for row in rows {
@@ -191,10 +164,7 @@ impl TableWriter {
                 .buffered(PIPELINE_ROWS)
                 .try_for_each(|()| std::future::ready(Ok(())))
                 .await?;
-            client
-                .batch_execute("COMMIT")
-                .await
-                .map_err(error::statement_error)
+            client.batch_execute("COMMIT").await.map_err(error::statement_error)
         };
         let result = result.await;
         if result.is_err() {

@@ -34,11 +34,7 @@ pub(super) struct PostgresTarget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerEndpoint {
     /// A host and a port. The certificate must be valid for `name`.
-    Tcp {
-        name: String,
-        address: String,
-        port: u16,
-    },
+    Tcp { name: String, address: String, port: u16 },
     /// A socket in a directory.
     Unix { folder: String, port: u16 },
 }
@@ -92,9 +88,7 @@ impl PostgresTarget {
         let auth = Config(read_credential(config, "postgres")?.unwrap_or(&empty));
         let field = |field: ConnectionField| field.find_value([config, auth]);
         let dsn_text = config.text("connection_string")?;
-        let dsn_text = dsn_text
-            .or(auth.text("connection_string")?)
-            .or(auth.text("dsn")?);
+        let dsn_text = dsn_text.or(auth.text("connection_string")?).or(auth.text("dsn")?);
         if dsn_text.is_none()
             && field(ConnectionField::Host)?.is_none()
             && field(ConnectionField::Database)?.is_none()
@@ -120,40 +114,25 @@ impl PostgresTarget {
             login.application_name("noetl");
         }
         let mode = field(ConnectionField::Mode)?.or(dsn.ssl_mode);
-        let verification = mode
-            .as_deref()
-            .map_or(Ok(TlsVerification::Prefer), TlsVerification::parse_sslmode);
+        let verification =
+            mode.as_deref().map_or(Ok(TlsVerification::Prefer), TlsVerification::parse_sslmode);
         let verification = verification.map_err(|error| tls_error(&error))?;
         login.ssl_mode(verification.to_ssl_mode());
-        let port = field(ConnectionField::Port)?
-            .map(|port| parse_port(&port))
-            .transpose()?;
+        let port = field(ConnectionField::Port)?.map(|port| parse_port(&port)).transpose()?;
         let endpoints = match field(ConnectionField::Host)? {
             Some(host) => vec![endpoint_for_host(host, port.unwrap_or(DEFAULT_PORT))],
             None => endpoints_from_login(&login, port),
         };
         let root_certificates = field(ConnectionField::Root)?.or(dsn.root_cert);
         let connect_timeout = login.get_connect_timeout().copied();
-        let identity = target_identity(
-            &login,
-            &endpoints,
-            verification,
-            root_certificates.as_deref(),
-        );
-        Ok(Self {
-            endpoints,
-            login,
-            verification,
-            root_certificates,
-            connect_timeout,
-            identity,
-        })
+        let identity =
+            target_identity(&login, &endpoints, verification, root_certificates.as_deref());
+        Ok(Self { endpoints, login, verification, root_certificates, connect_timeout, identity })
     }
 }
 
 fn parse_port(text: &str) -> Result<u16, TaskError> {
-    text.parse()
-        .map_err(|_| wrong_type("db_port", "a port", &Json::from(text)))
+    text.parse().map_err(|_| wrong_type("db_port", "a port", &Json::from(text)))
 }
 
 fn endpoint_for_host(host: String, port: u16) -> ServerEndpoint {
@@ -161,15 +140,8 @@ fn endpoint_for_host(host: String, port: u16) -> ServerEndpoint {
         return ServerEndpoint::Unix { folder: host, port };
     }
     // An IPv6 address may be in brackets, as in a URL.
-    let bare = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    ServerEndpoint::Tcp {
-        address: bare.clone(),
-        name: bare,
-        port,
-    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    ServerEndpoint::Tcp { address: bare.clone(), name: bare, port }
 }
 
 /// Endpoints of a connection string, which may name several.
@@ -193,18 +165,15 @@ fn endpoints_from_login(login: &PostgresConfig, port: Option<u16>) -> Vec<Server
                     port: port(index),
                 }
             }
-            Host::Unix(folder) => ServerEndpoint::Unix {
-                folder: folder.display().to_string(),
-                port: port(index),
-            },
+            Host::Unix(folder) => {
+                ServerEndpoint::Unix { folder: folder.display().to_string(), port: port(index) }
+            }
         })
         .collect();
     if endpoints.is_empty() {
         let bare = addresses.iter().map(ToString::to_string);
-        endpoints.extend(
-            bare.enumerate()
-                .map(|(index, host)| endpoint_for_host(host, port(index))),
-        );
+        endpoints
+            .extend(bare.enumerate().map(|(index, host)| endpoint_for_host(host, port(index))));
     }
     if endpoints.is_empty() {
         endpoints.push(endpoint_for_host("localhost".to_owned(), port(0)));
@@ -277,10 +246,7 @@ mod tests {
         let pairs = pairs.unwrap();
         assert_eq!(pairs.verification, TlsVerification::Disable);
         let folder = "/run/pg".to_owned();
-        assert_eq!(
-            pairs.endpoints,
-            [ServerEndpoint::Unix { folder, port: 5432 }]
-        );
+        assert_eq!(pairs.endpoints, [ServerEndpoint::Unix { folder, port: 5432 }]);
     }
 
     #[test]

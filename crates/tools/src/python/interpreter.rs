@@ -75,9 +75,7 @@ pub(super) enum InterpreterError {
 }
 
 fn colon_prefixed(last_line: Option<&str>) -> String {
-    last_line
-        .map(|last_line| format!(": {last_line}"))
-        .unwrap_or_default()
+    last_line.map(|last_line| format!(": {last_line}")).unwrap_or_default()
 }
 
 /// A process that runs calls one after another.
@@ -101,9 +99,7 @@ impl Interpreter {
     ) -> Result<Self, InterpreterError> {
         let (worker_end, interpreter_end) =
             StdUnixStream::pair().map_err(InterpreterError::NotStarted)?;
-        worker_end
-            .set_nonblocking(true)
-            .map_err(InterpreterError::NotStarted)?;
+        worker_end.set_nonblocking(true).map_err(InterpreterError::NotStarted)?;
         let launch =
             build_launch(key, settings, scratch.path()).map_err(InterpreterError::NotStarted)?;
         let (program, args) = launch.argv.split_first().unwrap_or((&key.program, &[]));
@@ -150,9 +146,7 @@ impl Interpreter {
         request: &Json,
     ) -> Result<(Vec<u8>, CapturedOutput), InterpreterError> {
         self.calls += 1;
-        let reply = self
-            .exchange_frames(&encode_frame(&to_canonical(request))?)
-            .await?;
+        let reply = self.exchange_frames(&encode_frame(&to_canonical(request))?).await?;
         Ok((reply, self.outputs.take_output()))
     }
 
@@ -167,12 +161,7 @@ impl Interpreter {
     }
 
     async fn exchange_frames(&mut self, frame: &[u8]) -> Result<Vec<u8>, InterpreterError> {
-        let Self {
-            leader,
-            channel,
-            outputs,
-            ..
-        } = self;
+        let Self { leader, channel, outputs, .. } = self;
         let max_bytes = self.max_reply_bytes;
         let exchange = async {
             channel.write_all(frame).await?;
@@ -203,11 +192,7 @@ impl Interpreter {
     /// Closes the channel as the end of the worker would, and waits for the resulting exit status.
     #[cfg(test)]
     pub(super) async fn orphan(self) -> io::Result<ExitStatus> {
-        let Self {
-            mut leader,
-            channel,
-            ..
-        } = self;
+        let Self { mut leader, channel, .. } = self;
         drop(channel);
         leader.wait().await
     }
@@ -215,9 +200,7 @@ impl Interpreter {
     /// Sends a request without waiting for its reply.
     #[cfg(test)]
     pub(super) async fn send_request(&mut self, request: &Json) -> io::Result<()> {
-        self.channel
-            .write_all(&encode_frame(&to_canonical(request))?)
-            .await
+        self.channel.write_all(&encode_frame(&to_canonical(request))?).await
     }
 }
 
@@ -229,14 +212,8 @@ fn build_launch(
 ) -> io::Result<LaunchCommand> {
     let variables = settings.environment.iter().chain(&key.environment);
     let plain = LaunchCommand {
-        argv: vec![
-            key.program.clone(),
-            "-c".to_owned(),
-            BOOTSTRAP_CODE.to_owned(),
-        ],
-        environment: variables
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
+        argv: vec![key.program.clone(), "-c".to_owned(), BOOTSTRAP_CODE.to_owned()],
+        environment: variables.map(|(name, value)| (name.clone(), value.clone())).collect(),
     };
     wrap_in_sandbox(settings, scratch, scratch, plain)
         .map_err(|error| io::Error::other(error.message.to_string()))
@@ -265,16 +242,12 @@ fn startup_message(settings: &Settings, scratch: &Path) -> Json {
         ("RLIMIT_NOFILE", open_files),
         ("RLIMIT_FSIZE", file_size.map(ByteSize::as_bytes)),
     ];
-    let limits = limits
-        .into_iter()
-        .filter_map(|(name, limit)| limit.map(|limit| (name, Json::from(limit))));
+    let limits =
+        limits.into_iter().filter_map(|(name, limit)| limit.map(|limit| (name, Json::from(limit))));
     Json::object([
         ("scratch", Json::from(&*scratch.to_string_lossy())),
         ("payload_cap", Json::from(settings.payload_cap.as_bytes())),
-        (
-            "max_memory",
-            Json::from(settings.python.max_memory.as_bytes()),
-        ),
+        ("max_memory", Json::from(settings.python.max_memory.as_bytes())),
         ("limits", Json::object(limits)),
     ])
 }
@@ -290,9 +263,7 @@ fn encode_frame(body: &[u8]) -> io::Result<Vec<u8>> {
 async fn read_frame(channel: &mut BufReader<UnixStream>, max_bytes: u64) -> io::Result<Vec<u8>> {
     let size = channel.read_u32_le().await?;
     if u64::from(size) > max_bytes {
-        return Err(io::Error::other(format!(
-            "a reply of {size} bytes is too large"
-        )));
+        return Err(io::Error::other(format!("a reply of {size} bytes is too large")));
     }
     let mut body = Vec::new();
     channel.take(size.into()).read_to_end(&mut body).await?;

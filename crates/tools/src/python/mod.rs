@@ -36,11 +36,7 @@ pub(crate) struct PythonTool {
 
 impl PythonTool {
     pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self {
-            pool: Arc::new(InterpreterPool::new(Arc::clone(&settings))),
-            settings,
-            sources,
-        }
+        Self { pool: Arc::new(InterpreterPool::new(Arc::clone(&settings))), settings, sources }
     }
 
     async fn run_code(
@@ -52,11 +48,8 @@ impl PythonTool {
         let (key, environment) = self.interpreter_key(config)?;
         let request = self.build_request(call, environment).await?;
         let create_folder = || create_private_dir(&self.settings);
-        let mut interpreter = self
-            .pool
-            .acquire(&key, &create_folder)
-            .await
-            .map_err(|error| match error {
+        let mut interpreter =
+            self.pool.acquire(&key, &create_folder).await.map_err(|error| match error {
                 AcquireError::NoFolder(error) => error,
                 AcquireError::NotStarted(error) => interpreter_unavailable(&key.program, &error),
             })?;
@@ -80,11 +73,7 @@ impl PythonTool {
         match reply.get("dirty").and_then(Json::as_str) {
             None => self.pool.release(key, interpreter),
             Some(reason) => {
-                tracing::debug!(
-                    reason,
-                    step = call.step,
-                    "a python interpreter was replaced"
-                );
+                tracing::debug!(reason, step = call.step, "a python interpreter was replaced");
             }
         }
         let outcome = self.reply_to_outcome(&reply, &output);
@@ -100,19 +89,14 @@ impl PythonTool {
         let default = self.settings.python.interpreter.as_str();
         let program = config.text("python")?.unwrap_or(default).to_owned();
         let variables = config.text_map("env")?;
-        if let Some((name, _)) = variables
-            .iter()
-            .find(|(name, value)| !is_valid_variable(name, value))
+        if let Some((name, _)) =
+            variables.iter().find(|(name, value)| !is_valid_variable(name, value))
         {
             return Err(invalid_variable(name));
         }
-        let (startup_variables, call_variables) = variables
-            .into_iter()
-            .partition(|(name, _)| is_startup_variable(name));
-        let key = InterpreterKey {
-            program,
-            environment: startup_variables,
-        };
+        let (startup_variables, call_variables) =
+            variables.into_iter().partition(|(name, _)| is_startup_variable(name));
+        let key = InterpreterKey { program, environment: startup_variables };
         Ok((key, call_variables))
     }
 
@@ -123,9 +107,7 @@ impl PythonTool {
     ) -> Result<Json, TaskError> {
         let config = Config(&call.config);
         let code = self.read_code(config).await?;
-        let environment = environment
-            .into_iter()
-            .map(|(name, value)| (name, Json::from(value)));
+        let environment = environment.into_iter().map(|(name, value)| (name, Json::from(value)));
         Ok(Json::object([
             ("code", Json::from(code)),
             ("file", Json::from(format!("<{}>", call.label))),
@@ -137,10 +119,7 @@ impl PythonTool {
             ("libs", config.get("libs").cloned().unwrap_or_default()),
             ("env", Json::object(environment)),
             ("cwd", Json::from(config.text("cwd")?)),
-            (
-                "cpu_seconds",
-                Json::from(self.settings.process_limits.cpu_seconds_for(call.timeout)),
-            ),
+            ("cpu_seconds", Json::from(self.settings.process_limits.cpu_seconds_for(call.timeout))),
         ]))
     }
 
@@ -191,10 +170,9 @@ impl PythonTool {
                 let message = format!("the working directory 'cwd' cannot be used: {reason}");
                 ToolOutcome::error(TaskErrorKind::Transform, message)
             }
-            Some(_) | None => ToolOutcome::error(
-                TaskErrorKind::Unknown,
-                "the interpreter sent an unknown reply",
-            ),
+            Some(_) | None => {
+                ToolOutcome::error(TaskErrorKind::Unknown, "the interpreter sent an unknown reply")
+            }
         }
     }
 }
@@ -219,9 +197,7 @@ impl Tool for PythonTool {
 
 /// True for variables that an interpreter or its loader reads once, at startup.
 fn is_startup_variable(name: &str) -> bool {
-    ["PYTHON", "LD_", "DYLD_", "MALLOC_"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    ["PYTHON", "LD_", "DYLD_", "MALLOC_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Outcome of code that raised an exception, exited or could not be compiled.
@@ -241,10 +217,7 @@ fn failed_outcome(kind: TaskErrorKind, reply: &Json, output: &CapturedOutput) ->
         data: data.into(),
         error: Some(TaskError {
             code: reply.get("code").or(report.get("type")).cloned(),
-            details: Some(Json::object([
-                ("type", field("type")),
-                ("line", field("line")),
-            ])),
+            details: Some(Json::object([("type", field("type")), ("line", field("line"))])),
             ..TaskError::new(kind, message)
         }),
         extras: JsonMap::from([("py".into(), Json::object(py))]),
@@ -261,10 +234,7 @@ fn crash_outcome(crash: InterpreterError) -> ToolOutcome {
         output.insert_into(&mut data);
         error.code = status.code().map(Json::from);
     }
-    ToolOutcome {
-        data: data.into(),
-        ..error.into()
-    }
+    ToolOutcome { data: data.into(), ..error.into() }
 }
 
 /// Error for an interpreter that cannot be started.

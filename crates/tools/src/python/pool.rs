@@ -69,9 +69,7 @@ impl InterpreterPool {
             return Ok(interpreter);
         }
         let scratch = scratch().map_err(AcquireError::NoFolder)?;
-        Interpreter::start(key, &self.settings, scratch)
-            .await
-            .map_err(AcquireError::NotStarted)
+        Interpreter::start(key, &self.settings, scratch).await.map_err(AcquireError::NotStarted)
     }
 
     /// Returns an interpreter to the pool for the next call.
@@ -83,11 +81,7 @@ impl InterpreterPool {
         if idle.closed {
             return;
         }
-        idle.interpreters.push(IdleInterpreter {
-            key,
-            interpreter,
-            idle_since: Instant::now(),
-        });
+        idle.interpreters.push(IdleInterpreter { key, interpreter, idle_since: Instant::now() });
         if !std::mem::replace(&mut idle.has_reaper, true) {
             tokio::spawn(idle_reaper_loop(Arc::downgrade(self)));
         }
@@ -103,11 +97,7 @@ impl InterpreterPool {
 
     fn take_idle(&self, key: &InterpreterKey) -> Option<Interpreter> {
         let mut idle = self.lock_idle();
-        if let Some(index) = idle
-            .interpreters
-            .iter()
-            .rposition(|entry| entry.key == *key)
-        {
+        if let Some(index) = idle.interpreters.iter().rposition(|entry| entry.key == *key) {
             return Some(idle.interpreters.remove(index).interpreter);
         }
         // A new interpreter is about to start and may have to replace an idle one with another key.
@@ -123,8 +113,7 @@ impl InterpreterPool {
     fn end_idle(&self) -> bool {
         let limit = self.settings.python.idle;
         let mut idle = self.lock_idle();
-        idle.interpreters
-            .retain(|entry| entry.idle_since.elapsed() < limit);
+        idle.interpreters.retain(|entry| entry.idle_since.elapsed() < limit);
         idle.has_reaper = !idle.interpreters.is_empty();
         idle.has_reaper
     }

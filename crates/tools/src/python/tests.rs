@@ -25,17 +25,11 @@ async fn code_ends_with_its_worker() {
     };
     let folder = create_private_dir(&settings).unwrap();
     let marker = folder.path().join("running");
-    let mut interpreter = Interpreter::start(
-        &key,
-        &python.settings,
-        create_private_dir(&settings).unwrap(),
-    )
-    .await
-    .unwrap();
-    let code = format!(
-        "open('{}', 'w').close()\nwhile True: pass",
-        marker.display()
-    );
+    let mut interpreter =
+        Interpreter::start(&key, &python.settings, create_private_dir(&settings).unwrap())
+            .await
+            .unwrap();
+    let code = format!("open('{}', 'w').close()\nwhile True: pass", marker.display());
     let request = Json::object([
         ("code", Json::from(code)),
         ("file", Json::from("<x>")),
@@ -51,12 +45,8 @@ async fn code_ends_with_its_worker() {
     assert_eq!(status.signal(), Some(9));
 
     // An idle interpreter sees the end of its channel and exits.
-    let idle = Interpreter::start(
-        &key,
-        &python.settings,
-        create_private_dir(&settings).unwrap(),
-    )
-    .await
-    .unwrap();
+    let idle = Interpreter::start(&key, &python.settings, create_private_dir(&settings).unwrap())
+        .await
+        .unwrap();
     assert_eq!(idle.orphan().await.unwrap().code(), Some(0));
 }

@@ -44,10 +44,7 @@ pub(crate) struct RhaiTool {
 
 impl RhaiTool {
     pub(crate) fn new(settings: Arc<Settings>, client: Arc<HttpClient>) -> Self {
-        Self {
-            http: Arc::new(HttpTool::new(client, settings.payload_cap)),
-            settings,
-        }
+        Self { http: Arc::new(HttpTool::new(client, settings.payload_cap)), settings }
     }
 
     async fn eval_script(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
@@ -98,9 +95,7 @@ impl ScriptContext {
             Ok(script) => {
                 let mut scope = self.script_variables();
                 let value = engine.eval_ast_with_scope::<Dynamic>(&mut scope, &script);
-                value
-                    .map(|value| from_dynamic(&value))
-                    .map_err(|error| script_error(&error))
+                value.map(|value| from_dynamic(&value)).map_err(|error| script_error(&error))
             }
             Err(error) => Err(TaskError {
                 details: Some(position_to_json(error.position())),
@@ -160,9 +155,7 @@ impl ScriptContext {
         });
         engine.register_fn("parse_json", |text: &str| -> Result<Dynamic, RhaiError> {
             let value = lenient_json(text.as_bytes());
-            value
-                .map(|value| to_dynamic(&value))
-                .map_err(RhaiError::from)
+            value.map(|value| to_dynamic(&value)).map_err(RhaiError::from)
         });
         engine.register_fn("to_json", |value: Dynamic| from_dynamic(&value).to_string());
         engine.register_fn("timestamp", current_time);
@@ -179,9 +172,7 @@ impl ScriptContext {
     fn register_http(&self, engine: &mut Engine) {
         for (name, method) in [("http_get", "GET"), ("http_delete", "DELETE")] {
             let context = self.clone();
-            engine.register_fn(name, move |url: &str| {
-                context.send_http(method, url, None, None)
-            });
+            engine.register_fn(name, move |url: &str| context.send_http(method, url, None, None));
             let context = self.clone();
             engine.register_fn(name, move |url: &str, headers: Map| {
                 context.send_http(method, url, None, Some(headers))
@@ -192,12 +183,9 @@ impl ScriptContext {
             context.send_http("POST", url, Some(body), None)
         });
         let context = self.clone();
-        engine.register_fn(
-            "http_post",
-            move |url: &str, body: Dynamic, headers: Map| {
-                context.send_http("POST", url, Some(body), Some(headers))
-            },
-        );
+        engine.register_fn("http_post", move |url: &str, body: Dynamic, headers: Map| {
+            context.send_http("POST", url, Some(body), Some(headers))
+        });
     }
 
     /// Sends a request as an http task does. A response with any status is a value. Only a missing
@@ -209,25 +197,17 @@ impl ScriptContext {
         body: Option<Dynamic>,
         headers: Option<Map>,
     ) -> Result<Dynamic, RhaiError> {
-        let mut config = JsonMap::from([
-            ("method".into(), Json::from(method)),
-            ("url".into(), Json::from(url)),
-        ]);
+        let mut config =
+            JsonMap::from([("method".into(), Json::from(method)), ("url".into(), Json::from(url))]);
         if let Some(body) = body {
             config.insert("body".into(), from_dynamic(&body));
         }
         if let Some(headers) = headers {
             config.insert("headers".into(), from_dynamic(&Dynamic::from(headers)));
         }
-        let request = ToolCall {
-            kind: ToolKind::Http,
-            config,
-            ..self.call.clone()
-        };
+        let request = ToolCall { kind: ToolKind::Http, config, ..self.call.clone() };
         let context = CallContext::default();
-        let response = self
-            .stop
-            .run_until_cancelled(self.http.run(&request, &context));
+        let response = self.stop.run_until_cancelled(self.http.run(&request, &context));
         let Some(outcome) = self.runtime.block_on(response) else {
             return Err("the task was stopped".into());
         };
@@ -259,9 +239,7 @@ fn current_time() -> String {
     )]
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let micros = since_epoch.map_or(0, |since_epoch| since_epoch.as_micros());
-    let time = i64::try_from(micros)
-        .ok()
-        .and_then(|micros| Timestamp::from_micros(micros).ok());
+    let time = i64::try_from(micros).ok().and_then(|micros| Timestamp::from_micros(micros).ok());
     time.map_or_else(String::new, |time| time.to_string())
 }
 
@@ -284,8 +262,5 @@ fn script_error(error: &EvalAltResult) -> TaskError {
 
 fn position_to_json(position: Position) -> Json {
     let number = |number: Option<usize>| number.map_or(Json::Null, Json::from);
-    Json::object([
-        ("line", number(position.line())),
-        ("column", number(position.position())),
-    ])
+    Json::object([("line", number(position.line())), ("column", number(position.position()))])
 }

@@ -16,9 +16,8 @@ pub(super) fn to_dynamic(value: &Json) -> Dynamic {
         Json::List(items) => Dynamic::from(items.iter().map(to_dynamic).collect::<Array>()),
         Json::Map(entries) => {
             let entries = entries.iter();
-            let map: Map = entries
-                .map(|(key, value)| ((&**key).into(), to_dynamic(value)))
-                .collect();
+            let map: Map =
+                entries.map(|(key, value)| ((&**key).into(), to_dynamic(value))).collect();
             Dynamic::from(map)
         }
     }
@@ -44,9 +43,7 @@ pub(super) fn from_dynamic(value: &Dynamic) -> Json {
     }
     if let Some(entries) = value.read_lock::<Map>() {
         return Json::object(
-            entries
-                .iter()
-                .map(|(key, value)| (key.as_str(), from_dynamic(value))),
+            entries.iter().map(|(key, value)| (key.as_str(), from_dynamic(value))),
         );
     }
     if let Some(bytes) = value.read_lock::<Blob>() {

@@ -27,16 +27,12 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
     let mut state: SandboxState = serde_json::from_str(state).map_err(|error| error.to_string())?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
     let no_signals = SigSet::empty();
-    no_signals
-        .thread_set_mask()
-        .map_err(|error| error.to_string())?;
+    no_signals.thread_set_mask().map_err(|error| error.to_string())?;
     enable_remaining_layers(&mut state);
     state.check_strict()?;
     if state.request.probe {
         let report = serde_json::to_vec(&state.missing).map_err(|error| error.to_string())?;
-        std::io::stdout()
-            .write_all(&report)
-            .map_err(|error| error.to_string())?;
+        std::io::stdout().write_all(&report).map_err(|error| error.to_string())?;
         return Ok(0);
     }
     run_program(&state, program)
@@ -52,15 +48,9 @@ fn enable_remaining_layers(state: &mut SandboxState) {
                 Err(format!("/proc cannot be mounted: {reason}")),
             );
         }
-        state.record_layer(
-            Layer::ReadOnlyRoot,
-            mounts::enable_read_only_root(&state.request),
-        );
+        state.record_layer(Layer::ReadOnlyRoot, mounts::enable_read_only_root(&state.request));
     } else {
-        state.record_layer(
-            Layer::ReadOnlyRoot,
-            Err("requires a mount namespace".to_owned()),
-        );
+        state.record_layer(Layer::ReadOnlyRoot, Err("requires a mount namespace".to_owned()));
     }
     if state.is_active(Layer::UserNamespace) {
         limit_processes();
@@ -77,10 +67,7 @@ fn limit_processes() {
     let lower = |limit: Option<u64>| {
         Some(limit.map_or(MAX_TASK_PROCESSES, |limit| limit.min(MAX_TASK_PROCESSES)))
     };
-    let lowered = Rlimit {
-        current: lower(current.current),
-        maximum: lower(current.maximum),
-    };
+    let lowered = Rlimit { current: lower(current.current), maximum: lower(current.maximum) };
     // Lowering a limit is always permitted.
     let _ = setrlimit(Resource::Nproc, lowered);
 }
@@ -121,9 +108,8 @@ fn run_program(state: &SandboxState, program: &[OsString]) -> Result<u8, String>
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if Some(pid.as_raw_nonzero().get()) == child => {
-                let code = status
-                    .exit_status()
-                    .or(status.terminating_signal().map(|signal| 128 + signal));
+                let code =
+                    status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
                 return Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
             }
             // An orphaned process, or an interrupted wait.

@@ -67,11 +67,7 @@ const SOCKET_NAMES: [&str; 9] = [
 
 /// Paths of sockets through which a task could escape the sandbox.
 pub(crate) fn host_sockets() -> Vec<PathBuf> {
-    let paths_in = |dir| {
-        SOCKET_NAMES
-            .iter()
-            .map(move |name| Path::new(dir).join(name))
-    };
+    let paths_in = |dir| SOCKET_NAMES.iter().map(move |name| Path::new(dir).join(name));
     RUN_DIRS.into_iter().flat_map(paths_in).collect()
 }
 
@@ -171,9 +167,7 @@ impl SandboxMode {
 
     /// Parses the name of a mode.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Off, Self::BestEffort, Self::Strict]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
+        [Self::Off, Self::BestEffort, Self::Strict].into_iter().find(|mode| mode.as_str() == text)
     }
 }
 
@@ -254,18 +248,12 @@ pub(crate) fn wrap_in_sandbox(
     };
     let request =
         serde_json::to_string(&request).map_err(|error| sandbox_unavailable(&error.to_string()))?;
-    let mut argv = vec![
-        launcher.to_string_lossy().into_owned(),
-        LAUNCHER_COMMAND.to_owned(),
-        request,
-    ];
+    let mut argv =
+        vec![launcher.to_string_lossy().into_owned(), LAUNCHER_COMMAND.to_owned(), request];
     argv.extend(command.argv);
     let environment = command.environment.into_iter();
     let environment = environment.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value));
-    Ok(LaunchCommand {
-        argv,
-        environment: environment.collect(),
-    })
+    Ok(LaunchCommand { argv, environment: environment.collect() })
 }
 
 fn sandbox_unavailable(reason: &str) -> TaskError {
@@ -302,11 +290,7 @@ pub fn run_launcher(args: &[OsString]) -> Option<u8> {
 
 #[cfg(target_os = "linux")]
 fn run_stage(is_inner: bool, args: &[OsString]) -> u8 {
-    let result = if is_inner {
-        inner_stage::run(args)
-    } else {
-        outer_stage::run(args)
-    };
+    let result = if is_inner { inner_stage::run(args) } else { outer_stage::run(args) };
     result.unwrap_or_else(|reason| {
         use std::io::Write as _;
         // If this cannot be written, the exit code is the only signal.

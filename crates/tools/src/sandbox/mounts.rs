@@ -60,11 +60,7 @@ pub(super) fn enable_read_only_root(request: &LaunchRequest) -> Result<(), Strin
     // The private directory is usually inside a temporary directory, which is about to be covered.
     // So may be the directories that the operator names.
     let private_dir = clone_mount_tree(&request.private)?;
-    let links: Vec<_> = request
-        .writable
-        .iter()
-        .filter_map(|path| find_symlink(path))
-        .collect();
+    let links: Vec<_> = request.writable.iter().filter_map(|path| find_symlink(path)).collect();
     let (overlays, mut result) = plan_overlays(request);
     // Errors are returned at the end: the private directory must be mounted in any case, since a
     // task without this layer still has to work.
@@ -179,10 +175,8 @@ fn remount_read_only(
         // The last matching overlay is the innermost one.
         let mut innermost_first = overlays.iter().rev();
         let overlay = innermost_first.find(|(overlay_path, _)| path.starts_with(overlay_path));
-        let is_writable = matches!(
-            overlay,
-            Some((_, PathOverlay::Temporary | PathOverlay::Writable(_)))
-        );
+        let is_writable =
+            matches!(overlay, Some((_, PathOverlay::Temporary | PathOverlay::Writable(_))));
         let is_read_only = options.split(',').any(|option| option == "ro");
         if path == private || is_writable || is_read_only {
             continue;
@@ -213,10 +207,7 @@ fn preserved_flags(options: &str) -> MountFlags {
         "relatime" => MountFlags::RELATIME,
         _ => MountFlags::empty(),
     };
-    options
-        .split(',')
-        .map(flag)
-        .fold(MountFlags::empty(), |flags, flag| flags | flag)
+    options.split(',').map(flag).fold(MountFlags::empty(), |flags, flag| flags | flag)
 }
 
 /// Decodes `\040` and other octal escapes.
@@ -245,10 +236,7 @@ mod tests {
 
     #[test]
     fn parses_escaped_mount_names() {
-        assert_eq!(
-            unescape_mount_path(r"/a\040b\134c"),
-            PathBuf::from(r"/a b\c")
-        );
+        assert_eq!(unescape_mount_path(r"/a\040b\134c"), PathBuf::from(r"/a b\c"));
         assert_eq!(unescape_mount_path(r"/plain\"), PathBuf::from(r"/plain\"));
         let flags = preserved_flags("rw,nosuid,relatime");
         assert_eq!(flags, MountFlags::NOSUID | MountFlags::RELATIME);

@@ -67,16 +67,9 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
         serde_json::from_str(request).map_err(|error| error.to_string())?;
     // Termination signals are for the program, which also gets them as a member of the same group.
     // This process must live until the program has ended.
-    let termination_signals = [
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ];
+    let termination_signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
     let termination_signals: SigSet = termination_signals.into_iter().collect();
-    termination_signals
-        .thread_block()
-        .map_err(|error| error.to_string())?;
+    termination_signals.thread_block().map_err(|error| error.to_string())?;
     let state = unshare_namespaces(request);
     state.check_strict()?;
     let state = serde_json::to_string(&state).map_err(|error| error.to_string())?;
@@ -93,11 +86,7 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
 
 /// Leaves the namespaces one by one, so that each reports separately if it is available.
 fn unshare_namespaces(request: LaunchRequest) -> SandboxState {
-    let mut state = SandboxState {
-        active: Vec::new(),
-        missing: Vec::new(),
-        request,
-    };
+    let mut state = SandboxState { active: Vec::new(), missing: Vec::new(), request };
     if geteuid().is_root() && (state.request.strict || state.request.probe) {
         let result = if state.request.strict {
             switch_to_task_user(&state.request.private)
@@ -121,11 +110,7 @@ fn unshare_namespaces(request: LaunchRequest) -> SandboxState {
     for (layer, flag, is_required) in [
         (Layer::MountNamespace, CloneFlags::CLONE_NEWNS, true),
         (Layer::IpcNamespace, CloneFlags::CLONE_NEWIPC, true),
-        (
-            Layer::NoNetwork,
-            CloneFlags::CLONE_NEWNET,
-            state.request.offline,
-        ),
+        (Layer::NoNetwork, CloneFlags::CLONE_NEWNET, state.request.offline),
         (Layer::PidNamespace, CloneFlags::CLONE_NEWPID, true),
     ] {
         if is_required {
@@ -142,9 +127,7 @@ fn pass_capabilities() -> rustix::io::Result<()> {
     let mut current = capabilities(None)?;
     current.inheritable |= needed;
     set_capabilities(None, current)?;
-    needed
-        .iter()
-        .try_for_each(|capability| configure_capability_in_ambient_set(capability, true))
+    needed.iter().try_for_each(|capability| configure_capability_in_ambient_set(capability, true))
 }
 
 fn unshare_namespace(flag: CloneFlags) -> Result<(), String> {

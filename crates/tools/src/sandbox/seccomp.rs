@@ -80,11 +80,7 @@ const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const X32_FILTER: [sock_filter; 4] = [
     bpf_statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-    bpf_statement(
-        libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-        X32_SYSCALL_BIT,
-        1,
-    ),
+    bpf_statement(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, X32_SYSCALL_BIT, 1),
     bpf_statement(
         libc::BPF_RET | libc::BPF_K,
         libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs(),
@@ -95,17 +91,9 @@ const X32_FILTER: [sock_filter; 4] = [
 
 /// BPF statement that skips the given number of statements if its test fails.
 #[cfg(target_arch = "x86_64")]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the kernel's codes have 16 bits"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the kernel's codes have 16 bits")]
 const fn bpf_statement(code: u32, value: u32, skip_if_false: u8) -> sock_filter {
-    sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: skip_if_false,
-        k: value,
-    }
+    sock_filter { code: code as u16, jt: 0, jf: skip_if_false, k: value }
 }
 
 /// Enables the seccomp layer.
@@ -124,10 +112,8 @@ fn install_filters() -> Result<(), seccompiler::Error> {
 }
 
 fn deny_filter() -> Result<BpfProgram, seccompiler::Error> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED_SYSCALLS
-        .iter()
-        .map(|call| (*call, Vec::new()))
-        .collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        DENIED_SYSCALLS.iter().map(|call| (*call, Vec::new())).collect();
     let new_user = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
     let is_new_user = SeccompCondition::new(
         0,

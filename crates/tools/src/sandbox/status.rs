@@ -28,11 +28,7 @@ impl SandboxStatus {
             (_, None) => Err("this build has no launcher".to_owned()),
             (_, Some(_)) => query_launcher(sandbox).await,
         };
-        Self {
-            mode: sandbox.mode,
-            is_offline: sandbox.is_offline,
-            missing,
-        }
+        Self { mode: sandbox.mode, is_offline: sandbox.is_offline, missing }
     }
 
     /// Describes the inactive layers. Returns an empty list if all are active.
@@ -46,10 +42,7 @@ impl SandboxStatus {
 }
 
 async fn query_launcher(sandbox: &SandboxSettings) -> Result<Vec<InactiveLayer>, String> {
-    let launcher = sandbox
-        .launcher
-        .as_ref()
-        .ok_or("this build has no launcher")?;
+    let launcher = sandbox.launcher.as_ref().ok_or("this build has no launcher")?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let request = LaunchRequest {
         strict: sandbox.mode == SandboxMode::Strict,

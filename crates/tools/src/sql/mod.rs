@@ -111,9 +111,6 @@ mod tests {
 
     #[test]
     fn quote_in_name_is_escaped() {
-        assert_eq!(
-            quote_name(r#"a"; drop table b; --"#),
-            r#""a""; drop table b; --""#
-        );
+        assert_eq!(quote_name(r#"a"; drop table b; --"#), r#""a""; drop table b; --""#);
     }
 }

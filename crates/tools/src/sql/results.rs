@@ -89,15 +89,10 @@ pub(crate) fn results_to_data(results: &[StatementResult], error: Option<&TaskEr
         data.insert(command_key(index), entry.into());
     }
     if let Some(error) = error {
-        let failed_fields = [
-            ("status", Json::from("error")),
-            ("message", Json::from(&error.message)),
-        ];
+        let failed_fields =
+            [("status", Json::from("error")), ("message", Json::from(&error.message))];
         last = failed_fields.map(|(key, value)| (key.into(), value)).into();
-        data.insert(
-            command_key(results.len()),
-            Json::object(failed_entry_fields(error)),
-        );
+        data.insert(command_key(results.len()), Json::object(failed_entry_fields(error)));
     }
     data.extend(last);
     data.into()
@@ -133,10 +128,8 @@ impl ResultBudget {
     pub(crate) fn reserve_row(&mut self, row: &Json) -> Result<(), TaskError> {
         self.used = self.used.saturating_add(estimate_size(row));
         if self.max_size.is_exceeded_by(self.used) {
-            let message = format!(
-                "the rows are larger than {}; select fewer columns or rows",
-                self.max_size
-            );
+            let message =
+                format!("the rows are larger than {}; select fewer columns or rows", self.max_size);
             return Err(TaskError::new(TaskErrorKind::Limit, message));
         }
         Ok(())
@@ -156,11 +149,7 @@ pub(crate) struct RowChunk {
 
 impl RowChunk {
     pub(crate) fn new(max_rows: usize) -> Self {
-        Self {
-            rows: Vec::new(),
-            bytes: 0,
-            max_rows,
-        }
+        Self { rows: Vec::new(), bytes: 0, max_rows }
     }
 
     /// Adds a row. Returns true if the chunk is full.
@@ -212,11 +201,7 @@ mod tests {
         let error = TaskError::new(TaskErrorKind::DbError, "no such table");
         let data = results_to_data(&[StatementResult::Count(1)], Some(&error));
         assert_eq!(data.get("status"), Some(&Json::from("error")));
-        let status = |name: &str| {
-            data.get(name)
-                .and_then(|entry| entry.get("status"))
-                .cloned()
-        };
+        let status = |name: &str| data.get(name).and_then(|entry| entry.get("status")).cloned();
         assert_eq!(status("command_0"), Some(Json::from("success")));
         assert_eq!(status("command_1"), Some(Json::from("error")));
     }
@@ -226,9 +211,6 @@ mod tests {
         let mut budget = ResultBudget::new(ByteSize::from_bytes(20));
         let row = Json::list([Json::from("0123456")]);
         assert!(budget.reserve_row(&row).is_ok());
-        assert_eq!(
-            budget.reserve_row(&row).unwrap_err().kind,
-            TaskErrorKind::Limit
-        );
+        assert_eq!(budget.reserve_row(&row).unwrap_err().kind, TaskErrorKind::Limit);
     }
 }

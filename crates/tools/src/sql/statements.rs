@@ -33,17 +33,12 @@ pub(crate) async fn read_sql_texts(
     for (_, encoded) in SQL_KEYS {
         if let Some(value) = config.get(encoded) {
             let texts = read_text_list(encoded, value)?;
-            return texts
-                .iter()
-                .map(|text| decode_base64_sql(encoded, text))
-                .collect();
+            return texts.iter().map(|text| decode_base64_sql(encoded, text)).collect();
         }
     }
     match config.map("script")? {
         Some(script) => Ok(vec![sources.load_script(Config(script)).await?.text]),
-        None => Err(missing_key(
-            "SQL in 'command', 'query', 'commands' or 'script'",
-        )),
+        None => Err(missing_key("SQL in 'command', 'query', 'commands' or 'script'")),
     }
 }
 

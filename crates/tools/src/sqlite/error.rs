@@ -4,10 +4,7 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 use rusqlite::{Error, ErrorCode};
 
 /// Error of a statement or a connection.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "`map_err` passes the error by value"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
 pub(super) fn sqlite_error(error: Error) -> TaskError {
     let (failure, message) = match &error {
         Error::SqliteFailure(failure, message) => (failure, message.clone()),
@@ -18,10 +15,7 @@ pub(super) fn sqlite_error(error: Error) -> TaskError {
     let message = message.unwrap_or_else(|| failure.to_string());
     TaskError {
         code: Some(Json::from(code)),
-        ..TaskError::new(
-            error_code_kind(failure.code),
-            format!("{message} (SQLite code {code})"),
-        )
+        ..TaskError::new(error_code_kind(failure.code), format!("{message} (SQLite code {code})"))
     }
 }
 

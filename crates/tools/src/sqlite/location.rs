@@ -52,9 +52,7 @@ impl DatabaseLocation {
             MEMORY_DATABASE_NAME | "" => None,
             path => {
                 let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
-                Some(file_access::resolve_allowed_path(
-                    "database", path, settings,
-                )?)
+                Some(file_access::resolve_allowed_path("database", path, settings)?)
             }
         };
         if let Some(file) = &file
@@ -64,10 +62,7 @@ impl DatabaseLocation {
             let message = format!("the database '{name}' does not exist");
             return Err(TaskError::new(TaskErrorKind::NotFound, message));
         }
-        let timeout = config
-            .get("busy_timeout")
-            .map(Millis::from_json)
-            .transpose();
+        let timeout = config.get("busy_timeout").map(Millis::from_json).transpose();
         let timeout = timeout.map_err(|error| {
             let message = format!("'busy_timeout': {error}");
             TaskError::new(TaskErrorKind::Schema, message)
@@ -95,13 +90,9 @@ impl DatabaseLocation {
             None => Connection::open_in_memory(),
         };
         let mut connection = opened.map_err(error::sqlite_error)?;
-        connection
-            .busy_timeout(self.busy_timeout)
-            .map_err(error::sqlite_error)?;
+        connection.busy_timeout(self.busy_timeout).map_err(error::sqlite_error)?;
         if self.file.is_none() && self.readonly {
-            connection
-                .pragma_update(None, "query_only", true)
-                .map_err(error::sqlite_error)?;
+            connection.pragma_update(None, "query_only", true).map_err(error::sqlite_error)?;
         }
         let is_memory = self.file.is_none();
         set_memory_limits(&connection, is_memory, settings.payload_cap)
@@ -109,9 +100,7 @@ impl DatabaseLocation {
         let settings = Arc::clone(settings);
         let allow =
             move |context: AuthContext<'_>| authorize_action(&context.action, is_memory, &settings);
-        connection
-            .authorizer(Some(allow))
-            .map_err(error::sqlite_error)?;
+        connection.authorizer(Some(allow)).map_err(error::sqlite_error)?;
         Ok(connection)
     }
 }
@@ -147,9 +136,7 @@ fn authorize_action(
         settings.file_roots.is_none() && settings.sandbox.mode == SandboxMode::Off;
     let is_allowed = match action {
         // Another in-memory database would have no limit.
-        AuthAction::Attach {
-            filename: MEMORY_DATABASE_NAME,
-        } => is_unrestricted,
+        AuthAction::Attach { filename: MEMORY_DATABASE_NAME } => is_unrestricted,
         AuthAction::Attach { filename } => can_attach(filename, settings),
         // A file name that is known only when the statement runs cannot be checked.
         AuthAction::Unknown { code, .. } => is_unrestricted || *code != ffi::SQLITE_ATTACH,
@@ -157,28 +144,20 @@ fn authorize_action(
             false
         }
         // A size pragma is ignored instead of failing the statement.
-        AuthAction::Pragma {
-            pragma_name,
-            pragma_value: Some(_),
-        } if is_one_of(pragma_name, &["temp_store"])
-            || (is_memory && is_one_of(pragma_name, &SIZE_PRAGMAS)) =>
+        AuthAction::Pragma { pragma_name, pragma_value: Some(_) }
+            if is_one_of(pragma_name, &["temp_store"])
+                || (is_memory && is_one_of(pragma_name, &SIZE_PRAGMAS)) =>
         {
             return Authorization::Ignore;
         }
         // All other actions stay within the open databases.
         _ => true,
     };
-    if is_allowed {
-        Authorization::Allow
-    } else {
-        Authorization::Deny
-    }
+    if is_allowed { Authorization::Allow } else { Authorization::Deny }
 }
 
 fn is_one_of(name: &str, names: &[&str]) -> bool {
-    names
-        .iter()
-        .any(|candidate| name.eq_ignore_ascii_case(candidate))
+    names.iter().any(|candidate| name.eq_ignore_ascii_case(candidate))
 }
 
 /// True if a statement may attach a file. An empty name is a private temporary database. A name

@@ -42,11 +42,7 @@ pub(crate) struct SqliteTool {
 
 impl SqliteTool {
     pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self {
-            settings,
-            sources,
-            memory_databases: Mutex::default(),
-        }
+        Self { settings, sources, memory_databases: Mutex::default() }
     }
 
     /// Drops the in-memory database of a command.
@@ -69,16 +65,13 @@ impl SqliteTool {
         let connection = run_blocking(move || location.open(&settings)).await??;
         let shared = Arc::new(Mutex::new(connection));
         if is_cached {
-            self.memory_databases()
-                .insert(command.to_owned(), Arc::clone(&shared));
+            self.memory_databases().insert(command.to_owned(), Arc::clone(&shared));
         }
         Ok(shared)
     }
 
     fn memory_databases(&self) -> MutexGuard<'_, BTreeMap<String, SharedConnection>> {
-        self.memory_databases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.memory_databases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn run_batch(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {

@@ -62,9 +62,7 @@ impl StatementBatch {
             .attach_connection(connection)
             .map_err(error::sqlite_error)
             .and_then(|()| self.run_statements(connection, stop, &mut results));
-        let detached = stop
-            .detach_connection(connection)
-            .map_err(error::sqlite_error);
+        let detached = stop.detach_connection(connection).map_err(error::sqlite_error);
         if !connection.is_autocommit() {
             // An open transaction is rolled back, as it is when a connection is closed.
             connection.execute_batch("ROLLBACK").ok();
@@ -80,28 +78,21 @@ impl StatementBatch {
     ) -> Result<(), TaskError> {
         let mut budget = ResultBudget::new(self.max_result_size);
         if self.in_transaction {
-            connection
-                .execute_batch("BEGIN")
-                .map_err(error::sqlite_error)?;
+            connection.execute_batch("BEGIN").map_err(error::sqlite_error)?;
         }
         for text in &self.texts {
             // SQLite itself splits the text, after each statement has run.
             let mut statements = Batch::new(connection, text);
             while let Some(mut statement) = statements.next().map_err(error::sqlite_error)? {
                 if stop.is_stopped() {
-                    return Err(TaskError::new(
-                        TaskErrorKind::Cancelled,
-                        "the task was stopped",
-                    ));
+                    return Err(TaskError::new(TaskErrorKind::Cancelled, "the task was stopped"));
                 }
                 self.params.bind_statement(&mut statement)?;
                 results.push(self.run_statement(connection, &mut statement, &mut budget)?);
             }
         }
         if self.in_transaction {
-            connection
-                .execute_batch("COMMIT")
-                .map_err(error::sqlite_error)?;
+            connection.execute_batch("COMMIT").map_err(error::sqlite_error)?;
         }
         Ok(())
     }
@@ -119,18 +110,12 @@ impl StatementBatch {
             statement.raw_execute().map_err(error::sqlite_error)?;
             // A statement that changes no rows leaves the count of the previous statement.
             let changed = connection.total_changes() != before;
-            return Ok(StatementResult::Count(if changed {
-                connection.changes()
-            } else {
-                0
-            }));
+            return Ok(StatementResult::Count(if changed { connection.changes() } else { 0 }));
         }
         let mut result_rows = statement.raw_query();
         let mut rows = Vec::new();
         while let Some(row) = result_rows.next().map_err(error::sqlite_error)? {
-            let row = self
-                .shape
-                .build_row(&columns, row_to_json(row, columns.len())?);
+            let row = self.shape.build_row(&columns, row_to_json(row, columns.len())?);
             budget.reserve_row(&row)?;
             rows.push(row);
         }

@@ -40,9 +40,7 @@ impl RowReader {
         let (sender, mut chunks) = mpsc::channel(1);
         let work = move || {
             let mut connection = lock_connection(&shared);
-            let result = stop
-                .attach_connection(&mut connection)
-                .map_err(error::sqlite_error);
+            let result = stop.attach_connection(&mut connection).map_err(error::sqlite_error);
             let result =
                 result.and_then(|()| send_rows(&connection, &query, &params, chunk_size, &sender));
             stop.detach_connection(&mut connection).ok();
@@ -53,22 +51,17 @@ impl RowReader {
         };
         // A dedicated thread, since it waits for its reader, which needs one of the shared threads
         // to write. If readers occupied all shared threads, none could proceed.
-        std::thread::Builder::new()
-            .name("noetl-sqlite".to_owned())
-            .spawn(work)
-            .map_err(|error| {
+        std::thread::Builder::new().name("noetl-sqlite".to_owned()).spawn(work).map_err(
+            |error| {
                 let message = format!("the database thread cannot be started: {error}");
                 TaskError::new(TaskErrorKind::Unknown, message)
-            })?;
+            },
+        )?;
         let columns = match chunks.recv().await.transpose()? {
             Some(ReaderMessage::Columns(columns)) => columns,
             Some(ReaderMessage::Rows(_)) | None => return Err(thread_ended_error()),
         };
-        Ok(Self {
-            columns,
-            chunks,
-            _stop_guard: stop_guard,
-        })
+        Ok(Self { columns, chunks, _stop_guard: stop_guard })
     }
 
     pub(crate) fn columns(&self) -> &[Arc<str>] {
@@ -86,10 +79,7 @@ impl RowReader {
 }
 
 fn thread_ended_error() -> TaskError {
-    TaskError::new(
-        TaskErrorKind::Unknown,
-        "the database thread ended unexpectedly",
-    )
+    TaskError::new(TaskErrorKind::Unknown, "the database thread ended unexpectedly")
 }
 
 fn send_rows(
@@ -104,19 +94,14 @@ fn send_rows(
     let names = statement.column_names();
     let columns: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
     let count = columns.len();
-    if sender
-        .blocking_send(Ok(ReaderMessage::Columns(columns)))
-        .is_err()
-    {
+    if sender.blocking_send(Ok(ReaderMessage::Columns(columns))).is_err() {
         return Ok(());
     }
     let mut result_rows = statement.raw_query();
     let mut chunk = RowChunk::new(chunk_size);
     while let Some(row) = result_rows.next().map_err(error::sqlite_error)? {
         if chunk.push(row_to_json(row, count)?)
-            && sender
-                .blocking_send(Ok(ReaderMessage::Rows(chunk.take_rows())))
-                .is_err()
+            && sender.blocking_send(Ok(ReaderMessage::Rows(chunk.take_rows()))).is_err()
         {
             return Ok(());
         }
@@ -173,10 +158,8 @@ impl TableWriter {
     /// Returns the primary key columns of a table.
     pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
         let described = self.describe_columns(table).await?;
-        let mut key: Vec<_> = described
-            .into_iter()
-            .filter(|(.., position)| *position > 0)
-            .collect();
+        let mut key: Vec<_> =
+            described.into_iter().filter(|(.., position)| *position > 0).collect();
         key.sort_by_key(|(.., position)| *position);
         Ok(key.into_iter().map(|(name, ..)| name).collect())
     }
@@ -222,15 +205,10 @@ impl TableWriter {
             }),
         };
         let columns: Arc<[TargetColumn]> = columns.iter().map(column).collect();
-        let insert = InsertStatement {
-            text: text.into(),
-            columns,
-        };
+        let insert = InsertStatement { text: text.into(), columns };
         let probe = insert.clone();
         self.with_connection(move |connection| {
-            let statement = connection
-                .prepare(&probe.text)
-                .map_err(error::sqlite_error)?;
+            let statement = connection.prepare(&probe.text).map_err(error::sqlite_error)?;
             let (expected, actual) = (statement.parameter_count(), probe.columns.len());
             if expected == actual {
                 return Ok(());
@@ -253,9 +231,7 @@ impl TableWriter {
     ) -> Result<(), TaskError> {
         let insert = insert.clone();
         self.with_connection(move |connection| {
-            connection
-                .execute_batch("BEGIN IMMEDIATE")
-                .map_err(error::sqlite_error)?;
+            connection.execute_batch("BEGIN IMMEDIATE").map_err(error::sqlite_error)?;
             let result = insert.insert_rows(connection, &rows, before.as_deref());
             if result.is_err() && !connection.is_autocommit() {
                 connection.execute_batch("ROLLBACK").ok();
@@ -276,11 +252,9 @@ impl TableWriter {
         let _stop_guard = stop.stop_on_drop();
         run_blocking(move || {
             let mut connection = lock_connection(&shared);
-            stop.attach_connection(&mut connection)
-                .map_err(error::sqlite_error)?;
+            stop.attach_connection(&mut connection).map_err(error::sqlite_error)?;
             let result = work(&connection);
-            stop.detach_connection(&mut connection)
-                .map_err(error::sqlite_error)?;
+            stop.detach_connection(&mut connection).map_err(error::sqlite_error)?;
             result
         })
         .await?
@@ -295,28 +269,20 @@ impl InsertStatement {
         before: Option<&str>,
     ) -> Result<(), TaskError> {
         if let Some(before) = before {
-            connection
-                .execute_batch(before)
-                .map_err(error::sqlite_error)?;
+            connection.execute_batch(before).map_err(error::sqlite_error)?;
         }
-        let mut statement = connection
-            .prepare(&self.text)
-            .map_err(error::sqlite_error)?;
+        let mut statement = connection.prepare(&self.text).map_err(error::sqlite_error)?;
         for row in rows {
             for (index, (column, value)) in self.columns.iter().zip(row).enumerate() {
                 let value = column.to_sql_value(value)?;
-                statement
-                    .raw_bind_parameter(index + 1, value)
-                    .map_err(error::sqlite_error)?;
+                statement.raw_bind_parameter(index + 1, value).map_err(error::sqlite_error)?;
             }
             // A custom statement may return rows, which are discarded.
             let mut returned = statement.raw_query();
             while returned.next().map_err(error::sqlite_error)?.is_some() {}
         }
         drop(statement);
-        connection
-            .execute_batch("COMMIT")
-            .map_err(error::sqlite_error)
+        connection.execute_batch("COMMIT").map_err(error::sqlite_error)
     }
 }
 

@@ -14,13 +14,8 @@ pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
     match value {
         ValueRef::Null => Json::Null,
         ValueRef::Integer(number) => Json::from(number),
-        ValueRef::Real(number) => Json::from_f64(number).unwrap_or_else(|_| {
-            Json::from(if number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            })
-        }),
+        ValueRef::Real(number) => Json::from_f64(number)
+            .unwrap_or_else(|_| Json::from(if number > 0.0 { "Infinity" } else { "-Infinity" })),
         ValueRef::Text(text) => Json::from(&*String::from_utf8_lossy(text)),
         ValueRef::Blob(bytes) => Json::from(STANDARD.encode(bytes)),
     }
@@ -29,11 +24,7 @@ pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
 /// Converts a row, in the order of its columns.
 pub(super) fn row_to_json(row: &Row<'_>, columns: usize) -> Result<Vec<Json>, TaskError> {
     (0..columns)
-        .map(|index| {
-            Ok(value_to_json(
-                row.get_ref(index).map_err(error::sqlite_error)?,
-            ))
-        })
+        .map(|index| Ok(value_to_json(row.get_ref(index).map_err(error::sqlite_error)?)))
         .collect()
 }
 
@@ -59,11 +50,7 @@ pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError>
 /// Decodes a base64 text.
 pub(super) fn decode_blob(name: &str, encoded: &Json) -> Result<Vec<u8>, TaskError> {
     let invalid = || wrong_type(name, "base64-encoded bytes", encoded);
-    let compact: String = encoded
-        .as_str()
-        .ok_or_else(invalid)?
-        .split_whitespace()
-        .collect();
+    let compact: String = encoded.as_str().ok_or_else(invalid)?.split_whitespace().collect();
     STANDARD.decode(compact).map_err(|_| invalid())
 }
 
@@ -111,9 +98,7 @@ impl QueryParams {
         for index in 1..=count {
             let name = statement.parameter_name(index).map(str::to_owned);
             let value = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
-            statement
-                .raw_bind_parameter(index, value)
-                .map_err(error::sqlite_error)?;
+            statement.raw_bind_parameter(index, value).map_err(error::sqlite_error)?;
         }
         Ok(())
     }

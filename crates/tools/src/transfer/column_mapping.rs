@@ -25,15 +25,9 @@ impl ColumnMapping {
     ) -> Result<Self, TaskError> {
         let pairs = match plan.mapping {
             Some(mapping) => read_mapping(mapping, source)?,
-            None => source
-                .iter()
-                .map(|name| (Arc::clone(name), Arc::clone(name)))
-                .collect(),
+            None => source.iter().map(|name| (Arc::clone(name), Arc::clone(name))).collect(),
         };
-        let mut mapping = Self {
-            source_indexes: Vec::new(),
-            target_names: Vec::new(),
-        };
+        let mut mapping = Self { source_indexes: Vec::new(), target_names: Vec::new() };
         for (from, to) in order_pairs(pairs, plan.columns.as_deref())? {
             let index = source.iter().position(|name| *name == from);
             mapping
@@ -67,11 +61,7 @@ fn read_mapping(mapping: &JsonMap, source: &[Arc<str>]) -> Result<Vec<ColumnPair
         match value {
             Json::Str(name) => pairs.push((Arc::clone(key), Arc::clone(name))),
             other => {
-                return Err(crate::config::wrong_type(
-                    &format!("mapping.{key}"),
-                    "a name",
-                    other,
-                ));
+                return Err(crate::config::wrong_type(&format!("mapping.{key}"), "a name", other));
             }
         }
     }
@@ -106,16 +96,9 @@ fn order_pairs(
 
 /// Finds a column by name: exactly, or else ignoring case.
 fn find_column(columns: &[Arc<str>], name: &Arc<str>) -> Result<Arc<str>, TaskError> {
-    let mut similar = columns
-        .iter()
-        .filter(|column| column.eq_ignore_ascii_case(name));
-    let column = columns
-        .iter()
-        .find(|column| *column == name)
-        .or_else(|| similar.next());
-    column
-        .cloned()
-        .ok_or_else(|| unknown_column("target", name, columns))
+    let mut similar = columns.iter().filter(|column| column.eq_ignore_ascii_case(name));
+    let column = columns.iter().find(|column| *column == name).or_else(|| similar.next());
+    column.cloned().ok_or_else(|| unknown_column("target", name, columns))
 }
 
 fn unknown_column(side: &str, name: &str, columns: &[Arc<str>]) -> TaskError {
@@ -133,9 +116,8 @@ pub(super) fn build_insert(
     keys: &[Arc<str>],
     prefix: char,
 ) -> Result<String, TaskError> {
-    let placeholders: Vec<String> = (1..=columns.len())
-        .map(|number| format!("{prefix}{number}"))
-        .collect();
+    let placeholders: Vec<String> =
+        (1..=columns.len()).map(|number| format!("{prefix}{number}")).collect();
     let mut text = format!(
         "INSERT INTO {table} ({}) VALUES ({})",
         quote_names(columns),
@@ -149,14 +131,10 @@ pub(super) fn build_insert(
         let message = "the target has no primary key; mode 'upsert' requires 'keys'";
         return Err(TaskError::new(TaskErrorKind::Schema, message));
     }
-    let keys = keys
-        .iter()
-        .map(|key| find_column(columns, key))
-        .collect::<Result<Vec<_>, _>>()?;
+    let keys = keys.iter().map(|key| find_column(columns, key)).collect::<Result<Vec<_>, _>>()?;
     let other_columns = columns.iter().filter(|column| !keys.contains(column));
-    let assignments: Vec<String> = other_columns
-        .map(|column| format!("{0} = excluded.{0}", quote_name(column)))
-        .collect();
+    let assignments: Vec<String> =
+        other_columns.map(|column| format!("{0} = excluded.{0}", quote_name(column))).collect();
     text.push_str(&format!(" ON CONFLICT ({}) DO ", quote_names(&keys)));
     if assignments.is_empty() {
         text.push_str("NOTHING");
@@ -193,20 +171,12 @@ mod tests {
 
     #[test]
     fn reads_mappings_in_both_directions() {
-        let expected = ColumnMapping {
-            source_indexes: vec![0, 2],
-            target_names: split_names("code rate"),
-        };
+        let expected =
+            ColumnMapping { source_indexes: vec![0, 2], target_names: split_names("code rate") };
         let forward = r#", "mapping": {"value": "rate", "currency": "code"}"#;
-        assert_eq!(
-            build_mapping(forward, "currency x value", None).unwrap(),
-            expected
-        );
+        assert_eq!(build_mapping(forward, "currency x value", None).unwrap(), expected);
         let backward = r#", "mapping": {"rate": "value", "code": "currency"}"#;
-        assert_eq!(
-            build_mapping(backward, "currency x value", None).unwrap(),
-            expected
-        );
+        assert_eq!(build_mapping(backward, "currency x value", None).unwrap(), expected);
         let wrong = r#", "mapping": {"price": "rate"}"#;
         assert_eq!(
             build_mapping(wrong, "currency value", None).unwrap_err(),

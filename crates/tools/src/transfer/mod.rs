@@ -44,11 +44,7 @@ impl TransferTool {
         http_client: Arc<HttpClient>,
         sqlite: Arc<SqliteTool>,
     ) -> Self {
-        Self {
-            http: HttpTool::new(http_client, settings.payload_cap),
-            settings,
-            sqlite,
-        }
+        Self { http: HttpTool::new(http_client, settings.payload_cap), settings, sqlite }
     }
 
     async fn run_transfer(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
@@ -109,9 +105,7 @@ impl TransferProgress {
 
 fn both_in_memory(plan: &TransferPlan<'_>) -> bool {
     [plan.source, plan.target].iter().all(|end| {
-        let name = ["database", "db_path", "path"]
-            .into_iter()
-            .find_map(|key| end.config.get(key));
+        let name = ["database", "db_path", "path"].into_iter().find_map(|key| end.config.get(key));
         end.system == SystemKind::Sqlite && name.and_then(Json::as_str) == Some(":memory:")
     })
 }
@@ -128,10 +122,7 @@ fn build_report(
     };
     let columns = columns.iter().map(|name| Json::from(&**name));
     let mut report = JsonMap::from([
-        (
-            "direction".into(),
-            Json::from(format!("{source}_to_{target}")),
-        ),
+        ("direction".into(), Json::from(format!("{source}_to_{target}"))),
         ("source_type".into(), Json::from(source)),
         ("target_type".into(), Json::from(target)),
         ("mode".into(), Json::from(plan.mode.as_str())),

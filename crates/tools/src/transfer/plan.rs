@@ -130,9 +130,7 @@ impl<'p> TransferPlan<'p> {
             Some(Json::Map(_)) | None => None,
             Some(other) => return Err(wrong_type("mapping", "a map", other)),
         };
-        let keys = find_key("keys")
-            .or(find_key("key"))
-            .map(|keys| read_names("keys", keys));
+        let keys = find_key("keys").or(find_key("key")).map(|keys| read_names("keys", keys));
         let columns = find_key("columns").map(|columns| read_names("columns", columns));
         Ok(Self {
             source,

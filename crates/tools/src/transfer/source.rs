@@ -38,9 +38,7 @@ impl RowSource {
     ) -> Result<Self, TaskError> {
         let config = plan.source.config;
         if plan.source.system == SystemKind::Http {
-            return HttpRows::fetch_rows(transfer, call, plan)
-                .await
-                .map(Self::Http);
+            return HttpRows::fetch_rows(transfer, call, plan).await.map(Self::Http);
         }
         let query = match (config.text("query")?, config.text("table")?) {
             (Some(query), _) => query.to_owned(),
@@ -58,10 +56,7 @@ impl RowSource {
         let params = config.get("params");
         Ok(match plan.source.system {
             SystemKind::Sqlite => {
-                let shared = transfer
-                    .sqlite
-                    .connect_shared(config, &call.command)
-                    .await?;
+                let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
                 let params = QueryParams::from_json(params)?;
                 let size = plan.chunk_size;
                 Self::Sqlite(sqlite::table::RowReader::start(shared, query, params, size).await?)
@@ -126,10 +121,7 @@ impl HttpRows {
         call: &ToolCall,
         plan: &TransferPlan<'_>,
     ) -> Result<Self, TaskError> {
-        let request = ToolCall {
-            config: plan.source.config.0.clone(),
-            ..call.clone()
-        };
+        let request = ToolCall { config: plan.source.config.0.clone(), ..call.clone() };
         let outcome = transfer.http.run(&request, &CallContext::default()).await;
         if let Some(error) = outcome.error {
             return Err(error);
@@ -145,10 +137,7 @@ impl HttpRows {
             Some(other) => return Err(wrong_type("the response body", "a list of rows", other)),
             None => return Err(missing_key(&format!("'{path}' in the response body"))),
         };
-        Ok(Self {
-            columns: find_columns(&rows, plan.mapping),
-            rows: rows.into_iter(),
-        })
+        Ok(Self { columns: find_columns(&rows, plan.mapping), rows: rows.into_iter() })
     }
 }
 
@@ -175,16 +164,10 @@ fn find_columns(rows: &[Json], mapping: Option<&JsonMap>) -> Vec<Arc<str>> {
 
 fn row_cells(columns: &[Arc<str>], row: &Json) -> Vec<Json> {
     let cell = |name: &Arc<str>| match row {
-        Json::Map(fields) => fields
-            .get(name)
-            .or_else(|| value_at_path(row, name))
-            .cloned(),
+        Json::Map(fields) => fields.get(name).or_else(|| value_at_path(row, name)).cloned(),
         other => (&**name == SCALAR_COLUMN).then(|| other.clone()),
     };
-    columns
-        .iter()
-        .map(|name| cell(name).unwrap_or_default())
-        .collect()
+    columns.iter().map(|name| cell(name).unwrap_or_default()).collect()
 }
 
 /// Returns the value at a path of names and indexes, such as `data.rates` or `pages.0.rows`.

@@ -16,14 +16,8 @@ use crate::{postgres, sqlite};
 /// Target that is written in chunks.
 pub(super) enum RowTarget {
     Http(Box<ToolCall>),
-    Postgres {
-        writer: Box<postgres::table::TableWriter>,
-        insert: postgres::table::InsertStatement,
-    },
-    Sqlite {
-        writer: sqlite::table::TableWriter,
-        insert: sqlite::table::InsertStatement,
-    },
+    Postgres { writer: Box<postgres::table::TableWriter>, insert: postgres::table::InsertStatement },
+    Sqlite { writer: sqlite::table::TableWriter, insert: sqlite::table::InsertStatement },
 }
 
 /// Open target with its column mapping.
@@ -54,10 +48,7 @@ impl OpenTarget {
                 open_postgres(Box::new(writer), plan, source).await
             }
             SystemKind::Sqlite => {
-                let shared = transfer
-                    .sqlite
-                    .connect_shared(config, &call.command)
-                    .await?;
+                let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
                 open_sqlite(sqlite::table::TableWriter::new(shared), plan, source).await
             }
         }
@@ -75,15 +66,11 @@ impl OpenTarget {
         match &self.target {
             RowTarget::Http(request) => {
                 let names = &self.mapping.target_names;
-                let rows = rows
-                    .into_iter()
-                    .map(|row| RowShape::Objects.build_row(names, row));
+                let rows = rows.into_iter().map(|row| RowShape::Objects.build_row(names, row));
                 post_rows(transfer, request, Json::list(rows), chunk).await?;
             }
             RowTarget::Postgres { writer, insert } => {
-                writer
-                    .write_rows(insert, &rows, delete_statement.as_deref())
-                    .await?;
+                writer.write_rows(insert, &rows, delete_statement.as_deref()).await?;
             }
             RowTarget::Sqlite { writer, insert } => {
                 writer.write_rows(insert, rows, delete_statement).await?;
@@ -120,19 +107,13 @@ async fn open_postgres(
             let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '$')?;
             (mapping, text, delete_all_statement(plan.mode, &table))
         }
-        RowDestination::Query(query) => (
-            ColumnMapping::from_plan(plan, source, None)?,
-            query.clone(),
-            None,
-        ),
+        RowDestination::Query(query) => {
+            (ColumnMapping::from_plan(plan, source, None)?, query.clone(), None)
+        }
         RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
     };
     let insert = writer.prepare_insert(&text, &mapping.target_names).await?;
-    Ok(OpenTarget {
-        target: RowTarget::Postgres { writer, insert },
-        mapping,
-        delete_statement,
-    })
+    Ok(OpenTarget { target: RowTarget::Postgres { writer, insert }, mapping, delete_statement })
 }
 
 async fn open_sqlite(
@@ -153,24 +134,14 @@ async fn open_sqlite(
             let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '?')?;
             (mapping, text, Some(table))
         }
-        RowDestination::Query(query) => (
-            ColumnMapping::from_plan(plan, source, None)?,
-            query.clone(),
-            None,
-        ),
+        RowDestination::Query(query) => {
+            (ColumnMapping::from_plan(plan, source, None)?, query.clone(), None)
+        }
         RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
     };
-    let delete_statement = table
-        .as_ref()
-        .and_then(|table| delete_all_statement(plan.mode, table));
-    let insert = writer
-        .prepare_insert(text, &mapping.target_names, table.as_deref())
-        .await?;
-    Ok(OpenTarget {
-        target: RowTarget::Sqlite { writer, insert },
-        mapping,
-        delete_statement,
-    })
+    let delete_statement = table.as_ref().and_then(|table| delete_all_statement(plan.mode, table));
+    let insert = writer.prepare_insert(text, &mapping.target_names, table.as_deref()).await?;
+    Ok(OpenTarget { target: RowTarget::Sqlite { writer, insert }, mapping, delete_statement })
 }
 
 fn delete_all_statement(mode: WriteMode, table: &str) -> Option<String> {

@@ -76,20 +76,13 @@ impl ContainerFixture {
         let state = folder.path().join("state");
         std::fs::create_dir(&state).unwrap();
         let file = folder.path().join(name);
-        std::fs::write(
-            &file,
-            ENGINE_SCRIPT.replace("STATE", state.to_str().unwrap()),
-        )
-        .unwrap();
+        std::fs::write(&file, ENGINE_SCRIPT.replace("STATE", state.to_str().unwrap())).unwrap();
         make_executable(&file);
         let mut settings = test_settings();
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
         settings.environment.insert("PATH".into(), path);
         configure(&mut settings);
-        Self {
-            folder,
-            toolbox: Toolbox::new(settings),
-        }
+        Self { folder, toolbox: Toolbox::new(settings) }
     }
 
     fn state_file(&self, name: &str) -> PathBuf {
@@ -171,34 +164,22 @@ async fn failure_keeps_data_and_reason() {
     let (outcome, error) = run_failing_image("fail").await;
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
-    assert_eq!(
-        error.message,
-        "the container ended with exit code 3: no luck"
-    );
+    assert_eq!(error.message, "the container ended with exit code 3: no luck");
     assert_eq!(output_text(&outcome, "stderr"), "no luck\n");
     assert!(output_text(&outcome, "stdout").ends_with("so far\n"));
 
     let (outcome, error) = run_failing_image("oom").await;
     assert_eq!(error.kind, TaskErrorKind::Transform);
-    assert_eq!(
-        error.details.unwrap().to_string(),
-        r#"{"reason":"OOMKilled"}"#
-    );
+    assert_eq!(error.details.unwrap().to_string(), r#"{"reason":"OOMKilled"}"#);
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(137)));
 
-    assert_eq!(
-        run_failing_image("gone").await.1.kind,
-        TaskErrorKind::NotFound
-    );
+    assert_eq!(run_failing_image("gone").await.1.kind, TaskErrorKind::NotFound);
     let down = run_failing_image("down").await.1;
     assert_eq!(down.kind, TaskErrorKind::Connection);
     assert!(down.retryable);
     // A container may exit with the code that the engine uses for its own failures.
     let error = run_failing_image("fail125").await.1;
-    assert_eq!(
-        error.message,
-        "the container ended with exit code 125: my own"
-    );
+    assert_eq!(error.message, "the container ended with exit code 125: my own");
 }
 
 #[tokio::test]
@@ -220,22 +201,12 @@ async fn same_command_never_runs_twice_at_once() {
         pid = wait_for_pid(&file) => pid,
     };
     // The call was dropped, and the container with it.
-    wait_until("the container is removed", || {
-        fixture.container_count() == 0
-    })
-    .await;
+    wait_until("the container is removed", || fixture.container_count() == 0).await;
     wait_until("its process ends", || !is_alive(first)).await;
 
     // A killed worker could not remove its container.
-    let name = fixture.engine_calls()[1]
-        .split(' ')
-        .nth(2)
-        .unwrap()
-        .to_owned();
-    let mut leftover = std::process::Command::new("sleep")
-        .arg("1000")
-        .spawn()
-        .unwrap();
+    let name = fixture.engine_calls()[1].split(' ').nth(2).unwrap().to_owned();
+    let mut leftover = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     std::fs::write(fixture.state_file(&name), leftover.id().to_string()).unwrap();
     let outcome = run_call(&fixture.toolbox, container_call(r#"{"image": "plain"}"#)).await;
     assert_eq!(outcome.error, None);
@@ -246,17 +217,11 @@ async fn same_command_never_runs_twice_at_once() {
 async fn timeout_and_cancellation_stop_container() {
     let fixture = ContainerFixture::new();
     let endless = || container_call(r#"{"image": "endless"}"#);
-    let limited = ToolCall {
-        timeout: Duration::from_secs(3),
-        ..endless()
-    };
+    let limited = ToolCall { timeout: Duration::from_secs(3), ..endless() };
     let (kind, _) = run_failing(&fixture.toolbox, limited).await;
     assert_eq!(kind, TaskErrorKind::Timeout);
     let pid = wait_for_pid(&fixture.state_file("pid")).await;
-    wait_until("the container is removed", || {
-        fixture.container_count() == 0
-    })
-    .await;
+    wait_until("the container is removed", || fixture.container_count() == 0).await;
     wait_until("its process ends", || !is_alive(pid)).await;
 
     std::fs::remove_file(fixture.state_file("pid")).unwrap();
@@ -267,10 +232,7 @@ async fn timeout_and_cancellation_stop_container() {
         pid
     };
     let (outcome, pid) = tokio::join!(fixture.toolbox.call(endless(), cancel.clone()), stop);
-    assert_eq!(
-        outcome.error.as_ref().unwrap().kind,
-        TaskErrorKind::Cancelled
-    );
+    assert_eq!(outcome.error.as_ref().unwrap().kind, TaskErrorKind::Cancelled);
     // The client is signalled first, so that it can signal the container.
     assert!(output_text(&outcome, "stdout").ends_with("stopped\n"));
     fixture.toolbox.shutdown().await;
@@ -372,11 +334,7 @@ async fn offline_worker_runs_offline_container() {
         assert_eq!(outcome.error, None);
         let calls = fixture.engine_calls();
         let run_line = calls.iter().find(|line| line.starts_with("run")).unwrap();
-        assert_eq!(
-            run_line.contains(" --network none "),
-            is_offline,
-            "{run_line}"
-        );
+        assert_eq!(run_line.contains(" --network none "), is_offline, "{run_line}");
     }
 }
 
@@ -388,12 +346,7 @@ async fn operator_chooses_engine_and_images() {
     });
     for image in ["team/a:1", "plain"] {
         let config = format!(r#"{{"image": "{image}", "runtime": "local"}}"#);
-        assert_eq!(
-            run_call(&podman.toolbox, container_call(&config))
-                .await
-                .error,
-            None
-        );
+        assert_eq!(run_call(&podman.toolbox, container_call(&config)).await.error, None);
     }
     let (kind, message) =
         run_failing(&podman.toolbox, container_call(r#"{"image": "plain2"}"#)).await;
@@ -413,11 +366,8 @@ async fn operator_chooses_engine_and_images() {
         run_failing(&toolbox_without_engine(empty_dir.path(), None), plain()).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("docker or podman"), "{message}");
-    let (kind, message) = run_failing(
-        &toolbox_without_engine(empty_dir.path(), Some("nerdctl")),
-        plain(),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&toolbox_without_engine(empty_dir.path(), Some("nerdctl")), plain()).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("'nerdctl'"), "{message}");
 }
@@ -427,46 +377,22 @@ async fn invalid_config_is_rejected_with_reason() {
     let fixture = ContainerFixture::new();
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'image' is missing"),
-        (
-            r#"{"image": "--privileged"}"#,
-            TaskErrorKind::Parse,
-            "not a valid image name",
-        ),
+        (r#"{"image": "--privileged"}"#, TaskErrorKind::Parse, "not a valid image name"),
         (
             r#"{"image": "i", "runtime": "kubernetes"}"#,
             TaskErrorKind::Unsupported,
             "feature 'kubernetes'",
         ),
-        (
-            r#"{"image": "i", "runtime": "x"}"#,
-            TaskErrorKind::Parse,
-            "'x'",
-        ),
-        (
-            r#"{"image": "i", "callback": true}"#,
-            TaskErrorKind::Unsupported,
-            "'callback'",
-        ),
+        (r#"{"image": "i", "runtime": "x"}"#, TaskErrorKind::Parse, "'x'"),
+        (r#"{"image": "i", "callback": true}"#, TaskErrorKind::Unsupported, "'callback'"),
         (
             r#"{"image": "i", "env": [{"name": "A", "value_from": {"secret": "s"}}]}"#,
             TaskErrorKind::Unsupported,
             "'env.A'",
         ),
-        (
-            r#"{"image": "i", "env": [{"value": 1}]}"#,
-            TaskErrorKind::Schema,
-            "'env.name'",
-        ),
-        (
-            r#"{"image": "i", "env": {"A": [1]}}"#,
-            TaskErrorKind::Schema,
-            "'env.A'",
-        ),
-        (
-            r#"{"image": "i", "resources": {"memory": "much"}}"#,
-            TaskErrorKind::Parse,
-            "'much'",
-        ),
+        (r#"{"image": "i", "env": [{"value": 1}]}"#, TaskErrorKind::Schema, "'env.name'"),
+        (r#"{"image": "i", "env": {"A": [1]}}"#, TaskErrorKind::Schema, "'env.A'"),
+        (r#"{"image": "i", "resources": {"memory": "much"}}"#, TaskErrorKind::Parse, "'much'"),
     ] {
         assert_rejected(&fixture, config, kind, part).await;
     }
@@ -488,16 +414,8 @@ async fn assert_rejected(
 async fn invalid_mount_is_rejected_with_reason() {
     let fixture = ContainerFixture::new();
     for (config, kind, part) in [
-        (
-            r#"{"image": "i", "volumes": ["x"]}"#,
-            TaskErrorKind::Parse,
-            "'x'",
-        ),
-        (
-            r#"{"image": "i", "volumes": ["../x:/y"]}"#,
-            TaskErrorKind::Parse,
-            "not an absolute path",
-        ),
+        (r#"{"image": "i", "volumes": ["x"]}"#, TaskErrorKind::Parse, "'x'"),
+        (r#"{"image": "i", "volumes": ["../x:/y"]}"#, TaskErrorKind::Parse, "not an absolute path"),
         (
             r#"{"image": "i", "volumes": ["v,readonly:/y"]}"#,
             TaskErrorKind::Parse,

@@ -39,16 +39,13 @@ pub(crate) async fn run_rows(toolbox: &Toolbox, call: ToolCall) -> String {
     let outcome = run_call(toolbox, call).await;
     assert_eq!(outcome.error, None);
     let rows = outcome.data.get("rows");
-    rows.unwrap_or_else(|| panic!("no rows in {}", outcome.data))
-        .to_string()
+    rows.unwrap_or_else(|| panic!("no rows in {}", outcome.data)).to_string()
 }
 
 /// Returns the error of a call that must fail.
 pub(crate) async fn run_error(toolbox: &Toolbox, call: ToolCall) -> TaskError {
     let outcome = run_call(toolbox, call).await;
-    outcome
-        .error
-        .unwrap_or_else(|| panic!("the call succeeded: {}", outcome.data))
+    outcome.error.unwrap_or_else(|| panic!("the call succeeded: {}", outcome.data))
 }
 
 /// Waits until a query returns these rows.

@@ -68,10 +68,7 @@ const PRIVATE_HOSTS_IN_URLS: [&str; 7] = [
 
 /// Creates a toolbox that may connect only to public addresses.
 fn restricted_toolbox() -> Toolbox {
-    Toolbox::new(Settings {
-        egress: EgressPolicy::parse("").unwrap(),
-        ..Settings::default()
-    })
+    Toolbox::new(Settings { egress: EgressPolicy::parse("").unwrap(), ..Settings::default() })
 }
 
 /// Calls a tool once for each host, and checks that the policy rejects it.
@@ -80,15 +77,10 @@ async fn assert_rejects_hosts(kind: ToolKind, hosts: &[&str], config: impl Fn(&s
     for host in hosts {
         let config = config(host);
         let outcome = run_call(&toolbox, tool_call(kind, &parse_json(&config))).await;
-        let error = outcome
-            .error
-            .unwrap_or_else(|| panic!("{config} succeeded"));
+        let error = outcome.error.unwrap_or_else(|| panic!("{config} succeeded"));
         let message = &error.message;
         assert_eq!(error.kind, TaskErrorKind::Auth, "{config}: {message}");
-        assert!(
-            message.contains("NOETL_EGRESS_ALLOW"),
-            "{config}: {message}"
-        );
+        assert!(message.contains("NOETL_EGRESS_ALLOW"), "{config}: {message}");
     }
 }
 
@@ -127,9 +119,7 @@ async fn postgres_rejects_private_address_in_any_spelling() {
     assert_rejects_hosts(ToolKind::Postgres, &PRIVATE_HOSTS, field).await;
     let quote = |string: String| Json::from(string).to_string();
     let url = |host: &str| {
-        let string = quote(format!(
-            "postgresql://u:p@{host}:{port}/d?connect_timeout=60"
-        ));
+        let string = quote(format!("postgresql://u:p@{host}:{port}/d?connect_timeout=60"));
         format!(r#"{{"connection_string": {string}, {login}}}"#)
     };
     assert_rejects_hosts(ToolKind::Postgres, &PRIVATE_HOSTS, url).await;
@@ -175,13 +165,7 @@ async fn transfer_rejects_private_address_on_both_sides() {
     let hosts = [&PRIVATE_HOSTS[..], &PRIVATE_HOSTS_IN_URLS].concat();
     assert_rejects_hosts(ToolKind::Transfer, &hosts, |host| from(http_end(host))).await;
     assert_rejects_hosts(ToolKind::Transfer, &hosts, |host| to(http_end(host))).await;
-    assert_rejects_hosts(ToolKind::Transfer, &PRIVATE_HOSTS, |host| {
-        from(postgres_end(host))
-    })
-    .await;
-    assert_rejects_hosts(ToolKind::Transfer, &PRIVATE_HOSTS, |host| {
-        to(postgres_end(host))
-    })
-    .await;
+    assert_rejects_hosts(ToolKind::Transfer, &PRIVATE_HOSTS, |host| from(postgres_end(host))).await;
+    assert_rejects_hosts(ToolKind::Transfer, &PRIVATE_HOSTS, |host| to(postgres_end(host))).await;
     assert!(server.received_requests().is_empty());
 }

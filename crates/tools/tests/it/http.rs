@@ -59,21 +59,12 @@ async fn decodes_response_bodies() {
         ("", "ab", "binary", r#"{"base64":"YWI=","bytes":2}"#),
     ] {
         let server = TestHttpServer::with_response(&http_response("200 OK", headers, body)).await;
-        let config = format!(
-            r#"{{"url": "{}", "response_type": "{response_type}"}}"#,
-            server.url("/")
-        );
-        assert_eq!(
-            response_body(&run_call(&test_toolbox(), http_call(&config)).await),
-            expected
-        );
+        let config =
+            format!(r#"{{"url": "{}", "response_type": "{response_type}"}}"#, server.url("/"));
+        assert_eq!(response_body(&run_call(&test_toolbox(), http_call(&config)).await), expected);
     }
-    let mut latin = http_response(
-        "200 OK",
-        "content-type: text/plain; charset=ISO-8859-1\r\n",
-        "",
-    )
-    .into_bytes();
+    let mut latin = http_response("200 OK", "content-type: text/plain; charset=ISO-8859-1\r\n", "")
+        .into_bytes();
     latin.extend(b"caf\xe9 \0");
     let server = TestHttpServer::start(move |_| latin.clone()).await;
     let outcome = run_call(&test_toolbox(), get_call(&server.url("/"))).await;
@@ -104,10 +95,7 @@ async fn sends_configured_request() {
         send(r#"{"url": "URL", "method": "PUT", "form": {"a": "1 2", "b": null, "c": false}}"#)
             .await;
     assert_eq!(request.body, "a=1+2&c=false");
-    assert_eq!(
-        request.header("content-type"),
-        Some("application/x-www-form-urlencoded")
-    );
+    assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
 
     let request = send(r#"{"url": "URL", "method": "POST", "body": "<x/>", "headers": {"Content-Type": "text/xml", "X-N": 5, "X-Null": null, "idempotency-key": "mine"}}"#).await;
     assert_eq!(request.body, "<x/>");
@@ -144,10 +132,7 @@ async fn statuses_map_to_error_kinds() {
         let error = outcome.error.clone().unwrap();
         assert_eq!(error.kind, kind);
         let url = server.url("/of");
-        assert_eq!(
-            error.message,
-            format!("HTTP {status} response from {url}").as_str()
-        );
+        assert_eq!(error.message, format!("HTTP {status} response from {url}").as_str());
         assert_eq!(error.status, Some(status));
         assert_eq!(response_body(&outcome), r#"{"why":1}"#);
     }
@@ -166,16 +151,8 @@ async fn long_url_is_shortened_in_errors() {
 async fn reads_retry_after() {
     let date = "date: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
     for (status, headers, expected) in [
-        (
-            "429 X",
-            "retry-after: 7\r\n".to_owned(),
-            Some(Millis::from_secs(7)),
-        ),
-        (
-            "503 X",
-            "retry-after: 0\r\n".to_owned(),
-            Some(Millis::from_secs(0)),
-        ),
+        ("429 X", "retry-after: 7\r\n".to_owned(), Some(Millis::from_secs(7))),
+        ("503 X", "retry-after: 0\r\n".to_owned(), Some(Millis::from_secs(0))),
         ("500 X", "retry-after: 7\r\n".to_owned(), None),
         ("429 X", "retry-after: soon\r\n".to_owned(), None),
         ("429 X", String::new(), None),
@@ -200,28 +177,13 @@ async fn reads_retry_after() {
 async fn sends_inline_credentials() {
     let server = TestHttpServer::with_response(&http_response("200 OK", "", "")).await;
     for (auth, header, expected) in [
-        (
-            r#"{"type": "bearer", "token": "t"}"#,
-            "authorization",
-            "Bearer t",
-        ),
-        (
-            r#"{"type": "basic", "username": "u", "password": "p"}"#,
-            "authorization",
-            "Basic dTpw",
-        ),
+        (r#"{"type": "bearer", "token": "t"}"#, "authorization", "Bearer t"),
+        (r#"{"type": "basic", "username": "u", "password": "p"}"#, "authorization", "Basic dTpw"),
         (r#"{"type": "api_key", "api_key": "k"}"#, "x-api-key", "k"),
-        (
-            r#"{"type": "api_key", "api_key": "k", "header": "X-Mine"}"#,
-            "x-mine",
-            "k",
-        ),
+        (r#"{"type": "api_key", "api_key": "k", "header": "X-Mine"}"#, "x-mine", "k"),
     ] {
         let config = format!(r#"{{"url": "{}", "auth": {auth}}}"#, server.url("/"));
-        assert_eq!(
-            run_call(&test_toolbox(), http_call(&config)).await.error,
-            None
-        );
+        assert_eq!(run_call(&test_toolbox(), http_call(&config)).await.error, None);
         assert_eq!(server.last_request().header(header), Some(expected));
     }
     for (auth, part) in [
@@ -244,12 +206,10 @@ async fn start_redirecting_server(
     TestHttpServer::start(move |request| {
         let parts: Vec<&str> = request.target().splitn(3, '/').collect();
         match parts[..] {
-            [_, status, rest] if status.starts_with('3') => http_response(
-                &format!("{status} X"),
-                &format!("location: {}\r\n", to(rest)),
-                "",
-            )
-            .into_bytes(),
+            [_, status, rest] if status.starts_with('3') => {
+                http_response(&format!("{status} X"), &format!("location: {}\r\n", to(rest)), "")
+                    .into_bytes()
+            }
             _ => http_response("200 OK", "", "there").into_bytes(),
         }
     })
@@ -273,16 +233,9 @@ async fn redirect_keeps_or_drops_method_and_body() {
         );
         let outcome = run_call(&test_toolbox(), http_call(&config)).await;
         assert_eq!(outcome.error, None);
-        assert_eq!(
-            outcome.data.get("url").unwrap(),
-            &Json::from(server.url("/end"))
-        );
+        assert_eq!(outcome.data.get("url").unwrap(), &Json::from(server.url("/end")));
         let request = server.last_request();
-        assert!(
-            request.head.starts_with(&format!("{next_method} /end ")),
-            "{}",
-            request.head
-        );
+        assert!(request.head.starts_with(&format!("{next_method} /end ")), "{}", request.head);
         assert_eq!(request.body, body);
         assert_eq!(request.header("authorization"), Some("a"));
     }
@@ -293,18 +246,12 @@ async fn redirects_are_limited_and_can_be_disabled() {
     let server = start_redirecting_server(|rest| format!("/{rest}")).await;
     let outcome = run_call(&test_toolbox(), get_call(&server.url("/302/302/302/end"))).await;
     assert_eq!(outcome.error, None);
-    let (kind, message) = run_failing(
-        &test_toolbox(),
-        get_call(&server.url("/302/302/302/302/end")),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&test_toolbox(), get_call(&server.url("/302/302/302/302/end"))).await;
     assert_eq!(kind, TaskErrorKind::Limit);
     assert!(message.starts_with("more than 3 redirects"), "{message}");
 
-    let config = format!(
-        r#"{{"url": "{}", "follow_redirects": false}}"#,
-        server.url("/302/end")
-    );
+    let config = format!(r#"{{"url": "{}", "follow_redirects": false}}"#, server.url("/302/end"));
     let outcome = run_call(&test_toolbox(), http_call(&config)).await;
     assert_eq!(outcome.error.unwrap().status, Some(302));
 
@@ -338,10 +285,7 @@ async fn credentials_do_not_cross_origins() {
 }
 
 fn restricted_toolbox(rules: &str) -> Toolbox {
-    Toolbox::new(Settings {
-        egress: EgressPolicy::parse(rules).unwrap(),
-        ..Settings::default()
-    })
+    Toolbox::new(Settings { egress: EgressPolicy::parse(rules).unwrap(), ..Settings::default() })
 }
 
 /// Addresses that are invalid or not HTTP are rejected before any connection.
@@ -382,26 +326,15 @@ async fn rejects_non_http_address() {
 #[tokio::test]
 async fn egress_rules_allow_named_hosts() {
     let server = TestHttpServer::with_response(&http_response("200 OK", "", "in")).await;
-    for rules in [
-        "127.0.0.0/8",
-        "*",
-        &format!("localhost:{}, 127.0.0.1", server.port),
-    ] {
+    for rules in ["127.0.0.0/8", "*", &format!("localhost:{}, 127.0.0.1", server.port)] {
         let outcome = run_call(&restricted_toolbox(rules), get_call(&server.url("/"))).await;
         assert_eq!(outcome.error, None, "{rules}");
     }
     let named = format!("http://localhost:{}/", server.port);
     let rules = format!("localhost:{}", server.port);
+    assert_eq!(run_call(&restricted_toolbox(&rules), get_call(&named)).await.error, None);
     assert_eq!(
-        run_call(&restricted_toolbox(&rules), get_call(&named))
-            .await
-            .error,
-        None
-    );
-    assert_eq!(
-        run_failing(&restricted_toolbox("localhost:1"), get_call(&named))
-            .await
-            .0,
+        run_failing(&restricted_toolbox("localhost:1"), get_call(&named)).await.0,
         TaskErrorKind::Auth
     );
 }
@@ -436,10 +369,7 @@ async fn large_body_is_rejected_while_streaming() {
         assert_eq!(message, "the response body is larger than 10KiB");
     }
     let server = TestHttpServer::with_response(&http_response("200 OK", "", &body[..10_000])).await;
-    assert_eq!(
-        run_call(&small(), get_call(&server.url("/"))).await.error,
-        None
-    );
+    assert_eq!(run_call(&small(), get_call(&server.url("/"))).await.error, None);
 }
 
 /// Pipes bytes through a program.
@@ -457,15 +387,8 @@ fn pipe_through(program: &str, argument: &str, input: &[u8]) -> Vec<u8> {
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let compressed = pipe_through("gzip", "-c", body);
-    let headers = format!(
-        "content-encoding: gzip\r\ncontent-length: {}\r\n",
-        compressed.len()
-    );
-    [
-        http_response("200 OK", &headers, "").as_bytes(),
-        &compressed,
-    ]
-    .concat()
+    let headers = format!("content-encoding: gzip\r\ncontent-length: {}\r\n", compressed.len());
+    [http_response("200 OK", &headers, "").as_bytes(), &compressed].concat()
 }
 
 #[tokio::test]
@@ -475,11 +398,7 @@ async fn compressed_response_is_limited_after_decoding() {
     let outcome = run_call(&test_toolbox(), get_call(&server.url("/"))).await;
     assert_eq!(outcome.error, None);
     assert_eq!(response_body(&outcome), r#"{"a":"b"}"#);
-    let encodings = server
-        .last_request()
-        .header("accept-encoding")
-        .unwrap()
-        .to_owned();
+    let encodings = server.last_request().header("accept-encoding").unwrap().to_owned();
     assert!(encodings.contains("gzip"), "{encodings}");
 
     // Twenty megabytes compressed to twenty kilobytes.
@@ -506,10 +425,7 @@ async fn binary_response_is_base64() {
     let mut response = http_response("200 OK", "content-type: image/png\r\n", "").into_bytes();
     response.extend([0, 255, 10]);
     let server = TestHttpServer::start(move |_| response.clone()).await;
-    let config = format!(
-        r#"{{"url": "{}", "response_type": "binary"}}"#,
-        server.url("/")
-    );
+    let config = format!(r#"{{"url": "{}", "response_type": "binary"}}"#, server.url("/"));
     let outcome = run_call(&test_toolbox(), http_call(&config)).await;
     assert_eq!(response_body(&outcome), r#"{"base64":"AP8K","bytes":3}"#);
 }
@@ -520,19 +436,14 @@ async fn reports_connection_failures() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    let (kind, message) = run_failing(
-        &test_toolbox(),
-        get_call(&format!("http://127.0.0.1:{port}/")),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&test_toolbox(), get_call(&format!("http://127.0.0.1:{port}/"))).await;
     assert_eq!(kind, TaskErrorKind::Connection);
     assert!(message.contains("refused"), "{message}");
     let truncated = http_response("200 OK", "content-length: 100\r\n", "short");
     let server = TestHttpServer::with_response(&truncated).await;
     assert_eq!(
-        run_failing(&test_toolbox(), get_call(&server.url("/")))
-            .await
-            .0,
+        run_failing(&test_toolbox(), get_call(&server.url("/"))).await.0,
         TaskErrorKind::Connection
     );
     let (kind, message) =
@@ -543,9 +454,7 @@ async fn reports_connection_failures() {
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let plain = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut stream, b"what?")
-            .await
-            .ok();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"what?").await.ok();
     };
     let toolbox = test_toolbox();
     let ((kind, _), ()) = tokio::join!(run_failing(&toolbox, get_call(&url)), plain);
@@ -556,14 +465,8 @@ async fn reports_connection_failures() {
 async fn timeout_and_cancellation_drop_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let slow = ToolCall {
-        timeout: Duration::from_millis(300),
-        ..get_call(&url)
-    };
-    assert_eq!(
-        run_failing(&test_toolbox(), slow).await.0,
-        TaskErrorKind::Timeout
-    );
+    let slow = ToolCall { timeout: Duration::from_millis(300), ..get_call(&url) };
+    assert_eq!(run_failing(&test_toolbox(), slow).await.0, TaskErrorKind::Timeout);
 
     let toolbox = test_toolbox();
     let cancel = CancellationToken::new();
@@ -581,41 +484,13 @@ async fn rejects_invalid_configs() {
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'url' is missing"),
         (r#"{"url": "nonsense"}"#, TaskErrorKind::Parse, "not a URL"),
-        (
-            r#"{"url": "file:///etc/passwd"}"#,
-            TaskErrorKind::Parse,
-            "'file'",
-        ),
-        (
-            r#"{"url": "http://h/", "method": "A B"}"#,
-            TaskErrorKind::Parse,
-            "method",
-        ),
-        (
-            r#"{"url": "http://h/", "headers": {"a b": "c"}}"#,
-            TaskErrorKind::Parse,
-            "headers.a b",
-        ),
-        (
-            r#"{"url": "http://h/", "headers": {"a": "b\nc"}}"#,
-            TaskErrorKind::Parse,
-            "headers.a",
-        ),
-        (
-            r#"{"url": "http://h/", "params": {"a": {"b": 1}}}"#,
-            TaskErrorKind::Schema,
-            "params.a",
-        ),
-        (
-            r#"{"url": "http://h/", "json": 1, "body": 2}"#,
-            TaskErrorKind::Schema,
-            "'body'",
-        ),
-        (
-            r#"{"url": "http://h/", "response_type": "xml"}"#,
-            TaskErrorKind::Parse,
-            "'xml'",
-        ),
+        (r#"{"url": "file:///etc/passwd"}"#, TaskErrorKind::Parse, "'file'"),
+        (r#"{"url": "http://h/", "method": "A B"}"#, TaskErrorKind::Parse, "method"),
+        (r#"{"url": "http://h/", "headers": {"a b": "c"}}"#, TaskErrorKind::Parse, "headers.a b"),
+        (r#"{"url": "http://h/", "headers": {"a": "b\nc"}}"#, TaskErrorKind::Parse, "headers.a"),
+        (r#"{"url": "http://h/", "params": {"a": {"b": 1}}}"#, TaskErrorKind::Schema, "params.a"),
+        (r#"{"url": "http://h/", "json": 1, "body": 2}"#, TaskErrorKind::Schema, "'body'"),
+        (r#"{"url": "http://h/", "response_type": "xml"}"#, TaskErrorKind::Parse, "'xml'"),
     ] {
         let (actual, message) = run_failing(&test_toolbox(), http_call(config)).await;
         assert_eq!(actual, kind, "{message}");

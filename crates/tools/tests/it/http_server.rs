@@ -50,10 +50,7 @@ impl TestHttpServer {
                 );
             }
         });
-        Self {
-            port,
-            received_requests: requests,
-        }
+        Self { port, received_requests: requests }
     }
 
     /// Starts a server with one fixed response.
@@ -71,9 +68,7 @@ impl TestHttpServer {
     }
 
     pub(crate) fn last_request(&self) -> ReceivedRequest {
-        self.received_requests()
-            .pop()
-            .expect("no request was received")
+        self.received_requests().pop().expect("no request was received")
     }
 }
 
@@ -102,9 +97,7 @@ async fn serve_connection(
         head: String::from_utf8_lossy(&bytes[..head_length]).into_owned(),
         body: String::new(),
     };
-    let length = request
-        .header("content-length")
-        .map_or(0, |text| text.parse().unwrap());
+    let length = request.header("content-length").map_or(0, |text| text.parse().unwrap());
     let mut body = bytes.split_off(head_length + 4);
     while body.len() < length {
         let mut chunk = [0; 4096];

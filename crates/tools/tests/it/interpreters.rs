@@ -15,11 +15,9 @@ use crate::support::{
 #[tokio::test]
 async fn crash_fails_only_its_own_call() {
     let toolbox = single_interpreter_toolbox();
-    let outcome = run_call(
-        &toolbox,
-        python_call("import os\nprint('last words', flush=True)\nos._exit(7)"),
-    )
-    .await;
+    let outcome =
+        run_call(&toolbox, python_call("import os\nprint('last words', flush=True)\nos._exit(7)"))
+            .await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.message, "the interpreter ended with exit code 7");
@@ -27,25 +25,17 @@ async fn crash_fails_only_its_own_call() {
     assert_eq!(output_text(&outcome, "stdout"), "last words\n");
     assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
 
-    let outcome = run_call(
-        &toolbox,
-        python_call("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"),
-    )
-    .await;
-    assert_eq!(
-        outcome.error.unwrap().message,
-        "the interpreter ended with signal 11"
-    );
+    let outcome =
+        run_call(&toolbox, python_call("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
+            .await;
+    assert_eq!(outcome.error.unwrap().message, "the interpreter ended with signal 11");
     // A child that keeps the channel open does not hide the end of its parent.
     let outcome = run_call(
         &toolbox,
         python_call("import os, time\nif os.fork() == 0:\n    time.sleep(1000)\nos._exit(1)"),
     )
     .await;
-    assert_eq!(
-        outcome.error.unwrap().message,
-        "the interpreter ended with exit code 1"
-    );
+    assert_eq!(outcome.error.unwrap().message, "the interpreter ended with exit code 1");
     // Code that closes all descriptors loses the channel.
     let outcome = run_call(&toolbox, python_call("import os\nos.closerange(0, 300)")).await;
     assert!(outcome.error.is_some());
@@ -180,14 +170,7 @@ async fn worker_memory_does_not_count_for_interpreter() {
     let pid = "import os\nresult = os.getpid()";
     let first = run_data(&toolbox, python_call(pid)).await;
     assert_eq!(first, run_data(&toolbox, python_call(pid)).await);
-    assert_eq!(
-        large
-            .iter()
-            .step_by(4096)
-            .filter(|byte| **byte == 1)
-            .count(),
-        73_243
-    );
+    assert_eq!(large.iter().step_by(4096).filter(|byte| **byte == 1).count(), 73_243);
 }
 
 #[tokio::test]
@@ -210,11 +193,7 @@ async fn runs_many_calls_with_two_interpreters() {
     let calls = (0..200).map(|n| {
         let toolbox = &toolbox;
         Box::pin(async move {
-            run_call(
-                toolbox,
-                python_call_with_input(code, &format!("{{\"n\": {n}}}")),
-            )
-            .await
+            run_call(toolbox, python_call_with_input(code, &format!("{{\"n\": {n}}}"))).await
         })
     });
     let outcomes = join_all(calls.collect()).await;

@@ -8,10 +8,7 @@ use crate::http_server::{ReceivedRequest, TestHttpServer, http_response};
 use crate::support::{output_text, parse_json, run_call, run_failing, test_toolbox, tool_call};
 
 fn rpc_response(request: &ReceivedRequest, result: &str) -> String {
-    let id = parse_json(&request.body)
-        .get("id")
-        .cloned()
-        .unwrap_or_default();
+    let id = parse_json(&request.body).get("id").cloned().unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
@@ -36,10 +33,7 @@ async fn start_mcp_server(
     TestHttpServer::start(move |request| match &*rpc_method(request) {
         "initialize" => json_response(
             "mcp-session-id: s1\r\n",
-            &rpc_response(
-                request,
-                r#"{"protocolVersion":"2025-03-26","capabilities":{}}"#,
-            ),
+            &rpc_response(request, r#"{"protocolVersion":"2025-03-26","capabilities":{}}"#),
         ),
         "notifications/initialized" => http_response("202 Accepted", "", "").into_bytes(),
         "DELETE" => http_response("200 OK", "", "").into_bytes(),
@@ -84,28 +78,14 @@ async fn calls_tool_in_session() {
     let result = outcome.data.get("result").unwrap();
     let structured = result.get("structuredContent").unwrap();
     assert_eq!(structured.to_string(), r#"{"t":12}"#);
-    assert_eq!(
-        outcome.data.get("arguments").unwrap().to_string(),
-        r#"{"city":"Bonn"}"#
-    );
+    assert_eq!(outcome.data.get("arguments").unwrap().to_string(), r#"{"city":"Bonn"}"#);
 
     let requests = server.received_requests();
     let methods: Vec<String> = requests.iter().map(rpc_method).collect();
-    assert_eq!(
-        methods,
-        [
-            "initialize",
-            "notifications/initialized",
-            "tools/call",
-            "DELETE"
-        ]
-    );
+    assert_eq!(methods, ["initialize", "notifications/initialized", "tools/call", "DELETE"]);
     let initialize = parse_json(&requests[0].body);
     let params = initialize.get("params").unwrap();
-    assert_eq!(
-        params.get("protocolVersion"),
-        Some(&Json::from("2025-06-18"))
-    );
+    assert_eq!(params.get("protocolVersion"), Some(&Json::from("2025-06-18")));
     for (index, request) in requests.iter().enumerate() {
         let session_id = (index > 0).then_some("s1");
         assert_eq!(request.header("mcp-session-id"), session_id);
@@ -117,16 +97,10 @@ async fn calls_tool_in_session() {
         assert!(accept.contains("text/event-stream"), "{accept}");
     }
     assert_eq!(
-        parse_json(&requests[2].body)
-            .get("params")
-            .unwrap()
-            .to_string(),
+        parse_json(&requests[2].body).get("params").unwrap().to_string(),
         r#"{"arguments":{"city":"Bonn"},"name":"weather"}"#
     );
-    assert_eq!(
-        requests[2].header("idempotency-key"),
-        Some("7001:4:greet:1")
-    );
+    assert_eq!(requests[2].header("idempotency-key"), Some("7001:4:greet:1"));
 }
 
 /// The stream has other messages before the response. The client does not wait for later messages.
@@ -144,11 +118,7 @@ async fn reads_response_from_event_stream() {
         http_response("200 OK", headers, &stream).into_bytes()
     })
     .await;
-    let outcome = run_call(
-        &test_toolbox(),
-        mcp_call(&server, r#", "method": "tools/list""#),
-    )
-    .await;
+    let outcome = run_call(&test_toolbox(), mcp_call(&server, r#", "method": "tools/list""#)).await;
     assert_eq!(outcome.error, None);
     let result = outcome.data.get("result").unwrap().to_string();
     assert_eq!(result, r#"{"tools":[]}"#);
@@ -171,10 +141,7 @@ async fn reports_tool_and_request_failures() {
             Some("refused") => {
                 let id = message.get("id").unwrap();
                 let error = r#"{"code":-32602,"message":"bad arguments","data":{"k":1}}"#;
-                json_response(
-                    "",
-                    &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
-                )
+                json_response("", &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
             }
             Some("gone") => http_response("404 X", "", "").into_bytes(),
             Some("down") => http_response("503 X", "", "").into_bytes(),
@@ -187,19 +154,12 @@ async fn reports_tool_and_request_failures() {
     })
     .await;
     let call_tool = async |tool: &str| {
-        run_call(
-            &test_toolbox(),
-            mcp_call(&server, &format!(r#", "tool": "{tool}""#)),
-        )
-        .await
+        run_call(&test_toolbox(), mcp_call(&server, &format!(r#", "tool": "{tool}""#))).await
     };
     let outcome = call_tool("broken").await;
     assert_eq!(
         failure_details(&outcome),
-        (
-            TaskErrorKind::Transform,
-            "'broken' reported an error: no luck".to_owned()
-        )
+        (TaskErrorKind::Transform, "'broken' reported an error: no luck".to_owned())
     );
     assert_eq!(output_text(&outcome, "status"), "error");
     assert_eq!(output_text(&outcome, "text"), "no luck");
@@ -228,10 +188,7 @@ async fn calls_server_without_initialize() {
     let server = TestHttpServer::start(|request| {
         if rpc_method(request) == "initialize" {
             let error = r#"{"code":-32601,"message":"unknown method"}"#;
-            return json_response(
-                "",
-                &format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#),
-            );
+            return json_response("", &format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
         }
         json_response("", &rpc_response(request, r#"{"content":[]}"#))
     })
@@ -243,10 +200,7 @@ async fn calls_server_without_initialize() {
     assert_eq!(run_call(&test_toolbox(), call).await.error, None);
     let methods: Vec<String> = server.received_requests().iter().map(rpc_method).collect();
     assert_eq!(methods, ["initialize", "tools/call"]);
-    let params = parse_json(&server.last_request().body)
-        .get("params")
-        .unwrap()
-        .to_string();
+    let params = parse_json(&server.last_request().body).get("params").unwrap().to_string();
     assert_eq!(params, r#"{"arguments":{"from":"input"},"name":"t"}"#);
 }
 
@@ -272,31 +226,11 @@ async fn named_servers_follow_egress_policy() {
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
 
     for (config, kind, part) in [
-        (
-            r#"{"tool": "t"}"#,
-            TaskErrorKind::Schema,
-            "'endpoint' or 'server'",
-        ),
-        (
-            r#"{"server": "x", "tool": "t"}"#,
-            TaskErrorKind::NotFound,
-            "'x'",
-        ),
-        (
-            r#"{"server": "tools"}"#,
-            TaskErrorKind::Schema,
-            "'tool' is missing",
-        ),
-        (
-            r#"{"endpoint": "ftp://h", "tool": "t"}"#,
-            TaskErrorKind::Parse,
-            "'ftp'",
-        ),
-        (
-            r#"{"server": "tools", "tool": "t", "auth": "alias"}"#,
-            TaskErrorKind::Auth,
-            "'alias'",
-        ),
+        (r#"{"tool": "t"}"#, TaskErrorKind::Schema, "'endpoint' or 'server'"),
+        (r#"{"server": "x", "tool": "t"}"#, TaskErrorKind::NotFound, "'x'"),
+        (r#"{"server": "tools"}"#, TaskErrorKind::Schema, "'tool' is missing"),
+        (r#"{"endpoint": "ftp://h", "tool": "t"}"#, TaskErrorKind::Parse, "'ftp'"),
+        (r#"{"server": "tools", "tool": "t", "auth": "alias"}"#, TaskErrorKind::Auth, "'alias'"),
     ] {
         let call = tool_call(ToolKind::Mcp, &parse_json(config));
         let (actual, message) = run_failing(&Toolbox::new(settings("*")), call).await;
@@ -341,11 +275,7 @@ async fn key_in_named_server_url_is_redacted() {
     assert_eq!(working.last_request().target(), "/mcp?key=SECRET");
     for (name, kind, part) in [
         ("redirect_loop", TaskErrorKind::Limit, "redirects"),
-        (
-            "bad_redirect",
-            TaskErrorKind::Parse,
-            "not an http or https URL",
-        ),
+        ("bad_redirect", TaskErrorKind::Parse, "not an http or https URL"),
         ("broken", TaskErrorKind::Parse, "'broken'"),
     ] {
         let (actual, message) = run_failing(&toolbox, named_call(name)).await;
@@ -355,10 +285,7 @@ async fn key_in_named_server_url_is_redacted() {
     }
     // A URL in the task itself is reported unchanged.
     let outcome = run_call(&toolbox, mcp_call_to(&working.url("/mcp?of=task"))).await;
-    assert_eq!(
-        output_text(&outcome, "endpoint"),
-        working.url("/mcp?of=task")
-    );
+    assert_eq!(output_text(&outcome, "endpoint"), working.url("/mcp?of=task"));
 }
 
 #[tokio::test]

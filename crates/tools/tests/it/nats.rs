@@ -81,10 +81,7 @@ async fn puts_gets_lists_and_deletes_objects() {
     assert_eq!(stored.data.get("size"), Some(&Json::from(14)));
     let get = r#"{"operation": "object_get", "bucket": "files", "object": "a b.json"}"#;
     let read = run_call(&toolbox, nats_call(&server, get)).await;
-    assert_eq!(
-        read.data.get("data"),
-        Some(&parse_json(r#"{"rows": [1, 2]}"#))
-    );
+    assert_eq!(read.data.get("data"), Some(&parse_json(r#"{"rows": [1, 2]}"#)));
     assert_eq!(read.data.get("digest"), stored.data.get("digest"));
     let list = r#"{"operation": "object_list", "bucket": "files"}"#;
     let list = run_call(&toolbox, nats_call(&server, list)).await;
@@ -115,10 +112,7 @@ async fn retried_publish_is_deduplicated() {
     let by_seq = run_call(&toolbox, nats_call(&server, by_seq)).await;
     assert_eq!(by_seq.data.get("data"), Some(&parse_json(r#"{"n": 1}"#)));
     let headers = by_seq.data.get("headers").unwrap();
-    assert_eq!(
-        headers.get("Nats-Msg-Id"),
-        Some(&Json::from("7001:4:greet:1"))
-    );
+    assert_eq!(headers.get("Nats-Msg-Id"), Some(&Json::from("7001:4:greet:1")));
     assert_eq!(headers.get("Trace"), Some(&Json::from("t1")));
     let last = r#"{"operation": "js_get_msg", "stream": "KV_box", "last": "$KV.box.seed"}"#;
     let last = run_call(&toolbox, nats_call(&server, last)).await;
@@ -141,12 +135,7 @@ async fn acknowledged_messages_are_not_redelivered() {
     let consume = r#"{"operation": "js_consume", "stream": "KV_box", "consumer": "c",
         "batch": 5, "timeout_ms": 500}"#;
     let first = run_call(&toolbox, nats_call(&server, consume)).await;
-    assert_eq!(
-        first.data.get("count"),
-        Some(&Json::from(1)),
-        "{}",
-        first.data
-    );
+    assert_eq!(first.data.get("count"), Some(&Json::from(1)), "{}", first.data);
     assert_eq!(first.data.get("acked"), Some(&Json::from(1)));
     let second = run_call(&toolbox, nats_call(&server, consume)).await;
     assert_eq!(second.data.get("count"), Some(&Json::from(0)));
@@ -177,10 +166,7 @@ async fn poll_returns_ids_for_acknowledgement() {
     assert_eq!(acked.data.get("acked"), Some(&Json::from(1)));
     let empty = poll.replace("2000", "100");
     let third = run_call(&toolbox, subscription(&empty)).await;
-    assert_eq!(
-        (third.error, third.data.get("count")),
-        (None, Some(&Json::from(0)))
-    );
+    assert_eq!((third.error, third.data.get("count")), (None, Some(&Json::from(0))));
     let foreign = r#"{"source": "nats", "operation": "ack", "ack_ids": ["noetl.commands"]}"#;
     let (kind, _) = run_failing(&toolbox, subscription(foreign)).await;
     assert_eq!(kind, TaskErrorKind::Schema);
@@ -199,10 +185,7 @@ async fn egress_policy_applies_to_nats_servers() {
         run_failing(&Toolbox::new(settings.clone()), nats_call(&server, keys)).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
     // The server of the operator is not chosen by the task, so the policy does not apply.
-    settings.nats = Some(NatsSettings {
-        url: server.url().into(),
-        ..NatsSettings::default()
-    });
+    settings.nats = Some(NatsSettings { url: server.url().into(), ..NatsSettings::default() });
     let call = tool_call(ToolKind::Nats, &parse_json(keys));
     let (kind, _) = run_failing(&Toolbox::new(settings), call).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
@@ -215,16 +198,9 @@ async fn reconnects_to_restarted_server() {
     server.kill_server().unwrap();
     let get = r#"{"operation": "kv_get", "bucket": "box", "key": "seed"}"#;
     let (kind, message) = run_failing(&toolbox, nats_call(&server, get)).await;
-    assert!(
-        matches!(kind, TaskErrorKind::Connection | TaskErrorKind::Timeout),
-        "{message}"
-    );
+    assert!(matches!(kind, TaskErrorKind::Connection | TaskErrorKind::Timeout), "{message}");
     server.restart_server().unwrap();
-    assert!(
-        run_data(&toolbox, nats_call(&server, get))
-            .await
-            .contains(r#""value":0"#)
-    );
+    assert!(run_data(&toolbox, nats_call(&server, get)).await.contains(r#""value":0"#));
 }
 
 #[tokio::test]

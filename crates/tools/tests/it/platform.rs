@@ -27,20 +27,10 @@ impl ResultStore for FakePlatform {
     }
 
     async fn store_result(&self, result: NewResult) -> Result<ResultReceipt, TaskError> {
-        let uri = format!(
-            "noetl://execution/{}/result/{}/1",
-            result.execution_id, result.name
-        );
+        let uri = format!("noetl://execution/{}/result/{}/1", result.execution_id, result.name);
         let text = result.data.to_string();
-        self.results
-            .lock()
-            .unwrap()
-            .insert(uri.clone(), result.data);
-        Ok(ResultReceipt {
-            uri,
-            bytes: text.len() as u64,
-            sha256: sha256(&text).to_string(),
-        })
+        self.results.lock().unwrap().insert(uri.clone(), result.data);
+        Ok(ResultReceipt { uri, bytes: text.len() as u64, sha256: sha256(&text).to_string() })
     }
 }
 
@@ -52,18 +42,13 @@ impl PlaybookLauncher for FakePlatform {
             ChildDefinition::Path { path, .. } => path.clone(),
         };
         self.started.lock().unwrap().push(child);
-        Ok(StartedChild {
-            execution_id: "99".into(),
-            path,
-        })
+        Ok(StartedChild { execution_id: "99".into(), path })
     }
 }
 
 async fn run_with_platform(platform: &Arc<FakePlatform>, call: ToolCall) -> ToolOutcome {
     let platform = Some(Arc::clone(platform) as _);
-    test_toolbox()
-        .call_with_platform(platform, call, CancellationToken::new())
-        .await
+    test_toolbox().call_with_platform(platform, call, CancellationToken::new()).await
 }
 
 fn artifact_call(config: &str, input: &str) -> ToolCall {
@@ -89,29 +74,17 @@ async fn stored_artifact_can_be_fetched_in_every_form() {
     let address = r#""noetl://execution/7001/result/greet/1""#;
     for (config, input) in [
         (format!(r#"{{"result_ref": {address}}}"#), "{}".to_owned()),
-        (
-            format!(r#"{{"ref": {address}, "action": "get"}}"#),
-            "{}".to_owned(),
-        ),
-        (
-            format!(r#"{{"uri": {address}, "prefer": "local"}}"#),
-            "{}".to_owned(),
-        ),
+        (format!(r#"{{"ref": {address}, "action": "get"}}"#), "{}".to_owned()),
+        (format!(r#"{{"uri": {address}, "prefer": "local"}}"#), "{}".to_owned()),
         ("{}".to_owned(), format!(r#"{{"result_ref": {address}}}"#)),
         (
             "{}".to_owned(),
             format!(r#"{{"result_ref": {{"ref": {address}, "sha256": "{digest}"}}}}"#),
         ),
-        (
-            format!(r#"{{"result_ref": {{"_ref": {address}}}}}"#),
-            "{}".to_owned(),
-        ),
+        (format!(r#"{{"result_ref": {{"_ref": {address}}}}}"#), "{}".to_owned()),
     ] {
         for kind in [ToolKind::Artifact, ToolKind::ResultFetch] {
-            let get = ToolCall {
-                kind,
-                ..artifact_call(&config, &input)
-            };
+            let get = ToolCall { kind, ..artifact_call(&config, &input) };
             let outcome = run_with_platform(&platform, get).await;
             assert_eq!(outcome.error, None, "{config} {input}");
             assert_eq!(outcome.data.to_string(), r#"{"rows":[1,2]}"#);
@@ -128,28 +101,12 @@ async fn rejects_invalid_references() {
     let platform = Arc::new(FakePlatform::default());
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'result_ref' is missing"),
-        (
-            r#"{"ref": "noetl://execution/1/result/x/1"}"#,
-            TaskErrorKind::NotFound,
-            "no such result",
-        ),
-        (
-            r#"{"ref": "s3://b/k"}"#,
-            TaskErrorKind::Unsupported,
-            "s3://b/k",
-        ),
+        (r#"{"ref": "noetl://execution/1/result/x/1"}"#, TaskErrorKind::NotFound, "no such result"),
+        (r#"{"ref": "s3://b/k"}"#, TaskErrorKind::Unsupported, "s3://b/k"),
         (r#"{"ref": 5}"#, TaskErrorKind::Schema, "'result_ref'"),
         (r#"{"ref": {}}"#, TaskErrorKind::Schema, "'result_ref.ref'"),
-        (
-            r#"{"ref": {"ref": "noetl://x", "sha256": "zz"}}"#,
-            TaskErrorKind::Parse,
-            "digest",
-        ),
-        (
-            r#"{"action": "put"}"#,
-            TaskErrorKind::Schema,
-            "'data' is missing",
-        ),
+        (r#"{"ref": {"ref": "noetl://x", "sha256": "zz"}}"#, TaskErrorKind::Parse, "digest"),
+        (r#"{"action": "put"}"#, TaskErrorKind::Schema, "'data' is missing"),
         (r#"{"action": "drop"}"#, TaskErrorKind::Parse, "'drop'"),
     ] {
         let outcome = run_with_platform(&platform, artifact_call(config, "{}")).await;
@@ -193,26 +150,11 @@ async fn starts_child_playbook() {
     assert_eq!(child.definition, ChildDefinition::Id("12".into()));
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'path' or 'catalog_id'"),
-        (
-            r#"{"path": "x", "return_step": "end"}"#,
-            TaskErrorKind::Unsupported,
-            "by the server",
-        ),
-        (
-            r#"{"path": "x", "return_result": true}"#,
-            TaskErrorKind::Unsupported,
-            "by the server",
-        ),
-        (
-            r#"{"path": "x", "payload": [1]}"#,
-            TaskErrorKind::Schema,
-            "'payload'",
-        ),
+        (r#"{"path": "x", "return_step": "end"}"#, TaskErrorKind::Unsupported, "by the server"),
+        (r#"{"path": "x", "return_result": true}"#, TaskErrorKind::Unsupported, "by the server"),
+        (r#"{"path": "x", "payload": [1]}"#, TaskErrorKind::Schema, "'payload'"),
     ] {
-        let error = run_with_platform(&platform, playbook(config))
-            .await
-            .error
-            .unwrap();
+        let error = run_with_platform(&platform, playbook(config)).await.error.unwrap();
         assert_eq!(error.kind, kind, "{}", error.message);
         assert!(error.message.contains(part), "{}", error.message);
     }

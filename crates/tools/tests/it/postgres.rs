@@ -42,35 +42,20 @@ const TYPE_CASES: &[(&str, &str)] = &[
     ("'ab'::char(4)", "\"ab  \""),
     ("'n'::name", "\"n\""),
     ("'x'::\"char\"", "\"x\""),
-    (
-        r#"'{"b": [1, null], "a": 1.50}'::json"#,
-        r#"{"a":1.5,"b":[1,null]}"#,
-    ),
+    (r#"'{"b": [1, null], "a": 1.50}'::json"#, r#"{"a":1.5,"b":[1,null]}"#),
     (r#"'{"b": [1, null]}'::jsonb"#, r#"{"b":[1,null]}"#),
     ("'null'::jsonb", "null"),
     (r"'\x00ff'::bytea", "\"AP8=\""),
-    (
-        "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid",
-        "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"",
-    ),
+    ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid", "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\""),
     ("'2024-02-29'::date", "\"2024-02-29\""),
     ("'0044-03-15 BC'::date", "\"-0043-03-15\""),
     ("'infinity'::date", "\"infinity\""),
-    (
-        "'2024-01-02 03:04:05.6'::timestamp",
-        "\"2024-01-02T03:04:05.600000\"",
-    ),
-    (
-        "'2024-01-02 03:04:05+02'::timestamptz",
-        "\"2024-01-02T01:04:05+00:00\"",
-    ),
+    ("'2024-01-02 03:04:05.6'::timestamp", "\"2024-01-02T03:04:05.600000\""),
+    ("'2024-01-02 03:04:05+02'::timestamptz", "\"2024-01-02T01:04:05+00:00\""),
     ("'-infinity'::timestamptz", "\"-infinity\""),
     ("'23:59:59.25'::time", "\"23:59:59.250000\""),
     ("'08:00+05:30'::timetz", "\"08:00:00+05:30\""),
-    (
-        "'1 year 2 mons 3 days 04:05:06'::interval",
-        "\"P1Y2M3DT4H5M6S\"",
-    ),
+    ("'1 year 2 mons 3 days 04:05:06'::interval", "\"P1Y2M3DT4H5M6S\""),
     ("'192.168.1.5/24'::inet", "\"192.168.1.5/24\""),
     ("'::1'::inet", "\"::1\""),
     ("'10.0.0.0/8'::cidr", "\"10.0.0.0/8\""),
@@ -92,10 +77,7 @@ const TYPE_CASES: &[(&str, &str)] = &[
     ("'happy'::mood", "\"happy\""),
     ("ARRAY['sad', 'happy']::mood[]", "[\"sad\",\"happy\"]"),
     ("5::positive", "5"),
-    (
-        "ROW('Bahnhofstr.', 1)::address",
-        "{\"number\":1,\"street\":\"Bahnhofstr.\"}",
-    ),
+    ("ROW('Bahnhofstr.', 1)::address", "{\"number\":1,\"street\":\"Bahnhofstr.\"}"),
     ("pg_sleep(0)", "null"),
     ("NULL::int", "null"),
     ("NULL::jsonb", "null"),
@@ -123,11 +105,7 @@ const PARAMETER_CASES: &[(&str, &str, &str)] = &[
     ("int8", "\"42\"", "42"),
     ("int2", "null", "null"),
     ("float8", "1.5", "1.5"),
-    (
-        "numeric",
-        "\"12345678901234567890.10\"",
-        "12345678901234567890.10",
-    ),
+    ("numeric", "\"12345678901234567890.10\"", "12345678901234567890.10"),
     ("numeric", "3", "3"),
     ("bool", "true", "true"),
     ("bool", "\"False\"", "false"),
@@ -138,23 +116,11 @@ const PARAMETER_CASES: &[(&str, &str, &str)] = &[
     ("jsonb", "[1,2]", "[1, 2]"),
     ("jsonb", "\"[1,2]\"", "[1, 2]"),
     ("jsonb", "\"plain\"", "\"plain\""),
-    (
-        "timestamptz",
-        "\"2024-01-02T03:04:05Z\"",
-        "2024-01-02 12:04:05+09",
-    ),
-    (
-        "timestamp",
-        "\"2024-01-02T03:04:05\"",
-        "2024-01-02 03:04:05",
-    ),
+    ("timestamptz", "\"2024-01-02T03:04:05Z\"", "2024-01-02 12:04:05+09"),
+    ("timestamp", "\"2024-01-02T03:04:05\"", "2024-01-02 03:04:05"),
     ("date", "\"2024-01-02\"", "2024-01-02"),
     ("interval", "\"PT90S\"", "00:01:30"),
-    (
-        "uuid",
-        "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"",
-        "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
-    ),
+    ("uuid", "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ("bytea", "\"AP8=\"", "\\x00ff"),
     ("inet", "\"10.0.0.1\"", "10.0.0.1/32"),
     ("int4[]", "[1,null,3]", "{1,NULL,3}"),
@@ -172,10 +138,7 @@ async fn binds_parameters_of_each_type() {
         let text = format!("SELECT ($1::{ty})::text AS v");
         let outcome = run_call(
             &toolbox,
-            postgres_call(
-                &database,
-                &query_config_with_params(&text, &format!("[{param}]")),
-            ),
+            postgres_call(&database, &query_config_with_params(&text, &format!("[{param}]"))),
         )
         .await;
         assert_eq!(outcome.error, None, "{ty} {param}");
@@ -196,10 +159,7 @@ async fn rejects_mismatched_parameters() {
     let (kind, message) =
         failure(query_config_with_params("SELECT $1::int + $2::int", "[1]")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
-    assert_eq!(
-        message,
-        "the statement has 2 parameters, but 'params' has 1 values"
-    );
+    assert_eq!(message, "the statement has 2 parameters, but 'params' has 1 values");
     let (kind, message) = failure(query_config_with_params("SELECT $1::int", "[\"x\"]")).await;
     assert_eq!(kind, TaskErrorKind::DbError);
     assert!(message.contains("22P02"), "{message}");
@@ -217,10 +177,7 @@ async fn returns_results_by_statement() {
     let toolbox = test_toolbox();
     let created = run_data(
         &toolbox,
-        postgres_call(
-            &database,
-            &query_config("CREATE TABLE t (id int, name text)"),
-        ),
+        postgres_call(&database, &query_config("CREATE TABLE t (id int, name text)")),
     )
     .await;
     assert_eq!(
@@ -242,24 +199,14 @@ async fn returns_results_by_statement() {
         run_rows(&toolbox, postgres_call(&database, &values)).await,
         r#"[{"column1":1},{"column1":2}]"#
     );
-    let setting = run_rows(
-        &toolbox,
-        postgres_call(&database, &query_config("SHOW server_encoding")),
-    )
-    .await;
+    let setting =
+        run_rows(&toolbox, postgres_call(&database, &query_config("SHOW server_encoding"))).await;
     assert_eq!(setting, r#"[{"server_encoding":"UTF8"}]"#);
-    let empty = run_rows(
-        &toolbox,
-        postgres_call(&database, &query_config("SELECT 1 AS a WHERE false")),
-    )
-    .await;
+    let empty =
+        run_rows(&toolbox, postgres_call(&database, &query_config("SELECT 1 AS a WHERE false")))
+            .await;
     assert_eq!(empty, "[]");
-    let code = run_call(
-        &toolbox,
-        postgres_call(&database, &query_config("SELECT 1")),
-    )
-    .await
-    .extras;
+    let code = run_call(&toolbox, postgres_call(&database, &query_config("SELECT 1"))).await.extras;
     assert_eq!(code.get("pg").unwrap().to_string(), r#"{"code":null}"#);
 }
 
@@ -301,31 +248,19 @@ async fn statements_stop_at_the_first_error() {
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
     assert_eq!(error.code, Some(Json::from("23505")));
     let message = error.message.as_str();
-    assert!(
-        message.starts_with("ERROR: duplicate key value"),
-        "{message}"
-    );
-    assert!(
-        message.contains("(SQLSTATE 23505)\nDetail: Key (id)=(1)"),
-        "{message}"
-    );
+    assert!(message.starts_with("ERROR: duplicate key value"), "{message}");
+    assert!(message.contains("(SQLSTATE 23505)\nDetail: Key (id)=(1)"), "{message}");
     let details = error.details.unwrap();
     assert_eq!(details.get("statement"), Some(&Json::from(2)));
     assert_eq!(details.get("constraint"), Some(&Json::from("t_pkey")));
-    assert_eq!(
-        outcome.extras.get("pg").unwrap().to_string(),
-        r#"{"code":"23505"}"#
-    );
+    assert_eq!(outcome.extras.get("pg").unwrap().to_string(), r#"{"code":"23505"}"#);
     let status = |name: &str| outcome.data.get(name).unwrap().get("status").cloned();
     assert_eq!(status("command_1"), Some(Json::from("success")));
     assert_eq!(status("command_2"), Some(Json::from("error")));
     assert_eq!(outcome.data.get("command_3"), None);
     // Earlier statements stay committed.
-    let remaining = run_rows(
-        &toolbox,
-        postgres_call(&database, &query_config("SELECT id FROM t")),
-    )
-    .await;
+    let remaining =
+        run_rows(&toolbox, postgres_call(&database, &query_config("SELECT id FROM t"))).await;
     assert_eq!(remaining, r#"[{"id":1}]"#);
 }
 
@@ -335,10 +270,7 @@ async fn transaction_is_all_or_nothing() {
     let toolbox = test_toolbox();
     run_data(
         &toolbox,
-        postgres_call(
-            &database,
-            &query_config("CREATE TABLE t (id int PRIMARY KEY)"),
-        ),
+        postgres_call(&database, &query_config("CREATE TABLE t (id int PRIMARY KEY)")),
     )
     .await;
     let bad =
@@ -346,17 +278,11 @@ async fn transaction_is_all_or_nothing() {
     let error = run_error(&toolbox, postgres_call(&database, bad)).await;
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
     let count = query_config("SELECT count(*) AS n FROM t");
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, &count)).await,
-        r#"[{"n":0}]"#
-    );
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, &count)).await, r#"[{"n":0}]"#);
     let good =
         r#"{"transaction": true, "command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)"}"#;
     run_data(&toolbox, postgres_call(&database, good)).await;
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, &count)).await,
-        r#"[{"n":2}]"#
-    );
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, &count)).await, r#"[{"n":2}]"#);
     // A deferred constraint fails the commit.
     let late = r#"{"transaction": true, "command": "CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1), (1)"}"#;
     let error = run_error(&toolbox, postgres_call(&database, late)).await;
@@ -390,27 +316,15 @@ async fn sqlstate_class_determines_error_kind() {
             TaskErrorKind::DbTimeout,
             "55P03",
         ),
-        (
-            "SELECT pg_terminate_backend(pg_backend_pid())",
-            TaskErrorKind::DbConnection,
-            "57P01",
-        ),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", TaskErrorKind::DbConnection, "57P01"),
     ] {
         let error = run_error(&toolbox, postgres_call(&database, &query_config(text))).await;
-        assert_eq!(
-            (error.kind, error.code),
-            (kind, Some(Json::from(code))),
-            "{text}"
-        );
+        assert_eq!((error.kind, error.code), (kind, Some(Json::from(code))), "{text}");
         assert_eq!(error.retryable, kind.is_retryable());
     }
     let hint = query_config("SELECT lenght('a')");
     let error = run_error(&toolbox, postgres_call(&database, &hint)).await;
-    assert!(
-        error.message.as_str().contains("\nHint: "),
-        "{}",
-        error.message
-    );
+    assert!(error.message.as_str().contains("\nHint: "), "{}", error.message);
     let timeout = r#"{"query": "SELECT pg_sleep(1000)", "options": {"statement_timeout": "20ms"}}"#;
     let error = run_error(&toolbox, postgres_call(&database, timeout)).await;
     assert_eq!(error.kind, TaskErrorKind::DbTimeout);
@@ -434,16 +348,11 @@ async fn reports_deadlock() {
             "UPDATE t SET n = 1 WHERE id = {first}; SELECT pg_advisory_xact_lock({first}); \
              {wait}; UPDATE t SET n = 2 WHERE id = {second}"
         );
-        let keys = [
-            ("command", Json::from(text)),
-            ("transaction", Json::from(true)),
-        ];
+        let keys = [("command", Json::from(text)), ("transaction", Json::from(true))];
         postgres_call(&database, &Json::object(keys).to_string())
     };
-    let (first, second) = tokio::join!(
-        run_call(&toolbox, update_both(1, 2)),
-        run_call(&toolbox, update_both(2, 1))
-    );
+    let (first, second) =
+        tokio::join!(run_call(&toolbox, update_both(1, 2)), run_call(&toolbox, update_both(2, 1)));
     let mut errors = [first.error, second.error].into_iter().flatten();
     let error = errors.next().expect("both calls succeeded");
     assert_eq!(error.kind, TaskErrorKind::DbDeadlock);
@@ -474,10 +383,7 @@ async fn cancellation_cancels_query_on_server() {
     };
     wait_for_rows(&database, COUNT_SLEEPING_STATEMENTS, r#"[{"n":1}]"#).await;
     cancel.cancel();
-    assert_eq!(
-        task.await.unwrap().error.unwrap().kind,
-        TaskErrorKind::Cancelled
-    );
+    assert_eq!(task.await.unwrap().error.unwrap().kind, TaskErrorKind::Cancelled);
     wait_for_rows(&database, COUNT_SLEEPING_STATEMENTS, r#"[{"n":0}]"#).await;
 }
 
@@ -496,15 +402,10 @@ async fn pool_limits_connections() {
     }
     // A task may request a smaller pool.
     let alone = r#"{"query": "SELECT 1 AS n", "pool": {"max_size": 1}}"#;
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, alone)).await,
-        r#"[{"n":1}]"#
-    );
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, alone)).await, r#"[{"n":1}]"#);
     let invalid = r#"{"query": "SELECT 1", "pool": 0}"#;
     assert_eq!(
-        run_error(&toolbox, postgres_call(&database, invalid))
-            .await
-            .kind,
+        run_error(&toolbox, postgres_call(&database, invalid)).await.kind,
         TaskErrorKind::Schema
     );
 }
@@ -524,24 +425,15 @@ async fn returned_connection_is_reset() {
          WHERE to_regclass('pg_temp.left_over') IS NULL AND current_setting('work_mem') <> '123kB' \
          AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())",
     );
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, &probe)).await,
-        first
-    );
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, &probe)).await, first);
     // A terminated session is replaced.
     let terminate = query_config("SELECT pg_terminate_backend(pg_backend_pid())");
     run_error(&toolbox, postgres_call(&database, &terminate)).await;
-    assert_ne!(
-        run_rows(&toolbox, postgres_call(&database, &probe)).await,
-        first
-    );
+    assert_ne!(run_rows(&toolbox, postgres_call(&database, &probe)).await, first);
     // Named prepared statements do not stay.
     for _ in 0..2 {
         let prepare = query_config("PREPARE p AS SELECT 1 AS n; EXECUTE p");
-        assert_eq!(
-            run_rows(&toolbox, postgres_call(&database, &prepare)).await,
-            r#"[{"n":1}]"#
-        );
+        assert_eq!(run_rows(&toolbox, postgres_call(&database, &prepare)).await, r#"[{"n":1}]"#);
     }
 }
 
@@ -556,10 +448,7 @@ async fn idle_connections_are_closed() {
         postgres_call(&database, &query_config("SELECT pg_backend_pid() AS pid")),
     )
     .await;
-    let pid = parse_json(&pid).as_list().unwrap()[0]
-        .get("pid")
-        .unwrap()
-        .to_string();
+    let pid = parse_json(&pid).as_list().unwrap()[0].get("pid").unwrap().to_string();
     let count = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
     wait_for_rows(&database, &count, r#"[{"n":0}]"#).await;
 }
@@ -571,38 +460,24 @@ async fn schema_sets_search_path() {
     let setup = "CREATE SCHEMA \"My\"; CREATE TABLE \"My\".t AS SELECT 5 AS n";
     run_data(&toolbox, postgres_call(&database, &query_config(setup))).await;
     let keys = r#"{"query": "SELECT n FROM t", "schema": "My"}"#;
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, keys)).await,
-        r#"[{"n":5}]"#
-    );
-    let error = run_error(
-        &toolbox,
-        postgres_call(&database, &query_config("SELECT n FROM t")),
-    )
-    .await;
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, keys)).await, r#"[{"n":5}]"#);
+    let error =
+        run_error(&toolbox, postgres_call(&database, &query_config("SELECT n FROM t"))).await;
     assert_eq!(error.code, Some(Json::from("42P01")));
 }
 
 #[tokio::test]
 async fn rows_are_limited_by_payload_cap() {
     let database = test_database();
-    let settings = Settings {
-        payload_cap: ByteSize::from_kib(64),
-        ..test_settings()
-    };
+    let settings = Settings { payload_cap: ByteSize::from_kib(64), ..test_settings() };
     let toolbox = Toolbox::new(settings);
     let large = query_config("SELECT g AS n FROM generate_series(1, 10000000) g");
     assert_eq!(
-        run_error(&toolbox, postgres_call(&database, &large))
-            .await
-            .kind,
+        run_error(&toolbox, postgres_call(&database, &large)).await.kind,
         TaskErrorKind::Limit
     );
     let small = query_config("SELECT g AS n FROM generate_series(1, 2) g");
-    assert_eq!(
-        run_rows(&toolbox, postgres_call(&database, &small)).await,
-        r#"[{"n":1},{"n":2}]"#
-    );
+    assert_eq!(run_rows(&toolbox, postgres_call(&database, &small)).await, r#"[{"n":1},{"n":2}]"#);
 }
 
 #[tokio::test]
@@ -625,34 +500,23 @@ async fn reads_credential_map() {
     let unknown_user = format!(
         r#"{{"query": "SELECT 1", "db_host": "{folder}", "db_name": "x", "db_user": "nobody_at_all"}}"#
     );
-    let (kind, message) = run_failing(
-        &toolbox,
-        tool_call(ToolKind::Postgres, &parse_json(&unknown_user)),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&toolbox, tool_call(ToolKind::Postgres, &parse_json(&unknown_user))).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
     let missing = r#"{"query": "SELECT 1", "db_host": "/no/such/folder", "db_user": "u"}"#;
-    let (kind, _) = run_failing(
-        &toolbox,
-        tool_call(ToolKind::Postgres, &parse_json(missing)),
-    )
-    .await;
+    let (kind, _) =
+        run_failing(&toolbox, tool_call(ToolKind::Postgres, &parse_json(missing))).await;
     assert_eq!(kind, TaskErrorKind::DbConnection);
 }
 
 #[tokio::test]
 async fn egress_policy_checks_every_address() {
     let database = test_database();
-    let settings = Settings {
-        egress: EgressPolicy::Public { allow: Vec::new() },
-        ..test_settings()
-    };
+    let settings =
+        Settings { egress: EgressPolicy::Public { allow: Vec::new() }, ..test_settings() };
     let toolbox = Toolbox::new(settings);
-    let (kind, message) = run_failing(
-        &toolbox,
-        postgres_call(&database, &query_config("SELECT 1")),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&toolbox, postgres_call(&database, &query_config("SELECT 1"))).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
     for host in ["127.0.0.1", "localhost", "169.254.169.254", "[::1]"] {
@@ -672,10 +536,7 @@ async fn cursor_claims_rows_with_postgres_tool() {
     let text = "UPDATE q SET state = 'taken' WHERE id IN (SELECT id FROM q WHERE state = 'open' \
          ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id";
     let keys = Json::object([
-        (
-            "connection_string",
-            Json::from(database.connection_config()),
-        ),
+        ("connection_string", Json::from(database.connection_config())),
         ("command", Json::from(text)),
         ("params", parse_json("[3]")),
         ("options", parse_json(r#"{"statement_timeout": "30s"}"#)),
@@ -685,10 +546,7 @@ async fn cursor_claims_rows_with_postgres_tool() {
         let outcome = run_call(&toolbox, tool_call(ToolKind::Postgres, &keys)).await;
         let rows = outcome.data.get("rows").and_then(Json::as_list).unwrap();
         assert_eq!(rows.len(), expected);
-        claimed.extend(
-            rows.iter()
-                .map(|row| row.get("id").unwrap().as_i64().unwrap()),
-        );
+        claimed.extend(rows.iter().map(|row| row.get("id").unwrap().as_i64().unwrap()));
     }
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 2, 3, 4, 5]);
@@ -706,10 +564,7 @@ async fn missing_kind_names_its_feature() {
     ] {
         let (actual, message) = run_failing(&toolbox, tool_call(kind, &Json::empty_map())).await;
         assert_eq!(actual, TaskErrorKind::Unsupported);
-        assert!(
-            message.contains(&format!("feature '{feature}'")),
-            "{message}"
-        );
+        assert!(message.contains(&format!("feature '{feature}'")), "{message}");
     }
 }
 
@@ -723,10 +578,7 @@ async fn shutdown_closes_idle_connections() {
     )
     .await;
     toolbox.shutdown().await;
-    let pid = parse_json(&pid).as_list().unwrap()[0]
-        .get("pid")
-        .unwrap()
-        .to_string();
+    let pid = parse_json(&pid).as_list().unwrap()[0].get("pid").unwrap().to_string();
     let count = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
     wait_for_rows(&database, &count, r#"[{"n":0}]"#).await;
 }

@@ -11,19 +11,13 @@ use crate::support::{
 };
 
 fn with_short_timeout(call: ToolCall) -> ToolCall {
-    ToolCall {
-        timeout: Duration::from_secs(3),
-        ..call
-    }
+    ToolCall { timeout: Duration::from_secs(3), ..call }
 }
 
 #[tokio::test]
 async fn noop_returns_its_result() {
     let noop = |config: &str| tool_call(ToolKind::Noop, &parse_json(config));
-    assert_eq!(
-        run_data(&test_toolbox(), noop(r#"{"result": [1]}"#)).await,
-        "[1]"
-    );
+    assert_eq!(run_data(&test_toolbox(), noop(r#"{"result": [1]}"#)).await, "[1]");
     assert_eq!(
         run_data(&test_toolbox(), noop(r#"{"message": "hi"}"#)).await,
         r#"{"message":"hi","status":"ok"}"#
@@ -32,11 +26,8 @@ async fn noop_returns_its_result() {
 
 #[tokio::test]
 async fn server_side_kinds_are_unsupported() {
-    let (kind, message) = run_failing(
-        &test_toolbox(),
-        tool_call(ToolKind::Wait, &Json::empty_map()),
-    )
-    .await;
+    let (kind, message) =
+        run_failing(&test_toolbox(), tool_call(ToolKind::Wait, &Json::empty_map())).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("'wait'"), "{message}");
 }
@@ -46,10 +37,8 @@ async fn timeout_kills_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let plain = format!("sleep 1000 & echo $! > {}; wait", file("plain").display());
-    let deaf = format!(
-        "trap '' TERM; sleep 1000 & echo $! > {}; wait; wait",
-        file("deaf").display()
-    );
+    let deaf =
+        format!("trap '' TERM; sleep 1000 & echo $! > {}; wait; wait", file("deaf").display());
     let code = format!(
         "import subprocess\np = subprocess.Popen(['sleep', '1000'])\n\
          open('{}', 'w').write(str(p.pid))\nwhile True: pass",
@@ -87,10 +76,7 @@ async fn cancellation_sends_sigterm_first() {
         pid
     };
     let (outcome, pid) = tokio::join!(work, stop);
-    assert_eq!(
-        outcome.error.as_ref().unwrap().kind,
-        TaskErrorKind::Cancelled
-    );
+    assert_eq!(outcome.error.as_ref().unwrap().kind, TaskErrorKind::Cancelled);
     assert_eq!(output_text(&outcome, "stdout"), "bye\n");
     wait_until("the grandchild ends", || !is_alive(pid)).await;
 }
@@ -145,10 +131,7 @@ async fn wait_for_interpreter_does_not_count_as_attempt_time() {
     run_call(&toolbox, python_call("result = 0")).await;
     let calls = (0..6).map(|_| Box::pin(run_call(&toolbox, quick())));
     let joined = join_all(calls.collect()).await;
-    assert!(
-        joined.iter().all(|outcome| outcome.error.is_none()),
-        "{joined:?}"
-    );
+    assert!(joined.iter().all(|outcome| outcome.error.is_none()), "{joined:?}");
 }
 
 #[tokio::test]
@@ -157,17 +140,13 @@ async fn cancelled_call_does_not_wait_for_interpreter() {
     let file = folder.path().join("pid");
     let toolbox = single_interpreter_toolbox();
     let (busy, waiting) = (CancellationToken::new(), CancellationToken::new());
-    let endless = python_call(&format!(
-        "open('{}', 'w').write('1')\nwhile True: pass",
-        file.display()
-    ));
+    let endless =
+        python_call(&format!("open('{}', 'w').write('1')\nwhile True: pass", file.display()));
     let first = toolbox.call(endless, busy.clone());
     let second = async {
         wait_for_pid(&file).await;
         waiting.cancel();
-        let outcome = toolbox
-            .call(python_call("result = 1"), waiting.clone())
-            .await;
+        let outcome = toolbox.call(python_call("result = 1"), waiting.clone()).await;
         busy.cancel();
         outcome
     };
@@ -206,10 +185,7 @@ async fn isolation_is_active_before_user_code() {
         format!("{probe}import json\nprint(json.dumps([limits, seen, cpu]).replace(' ', ''))");
     let config = Json::object([(
         "script",
-        Json::object([(
-            "content",
-            Json::from(format!("#!/usr/bin/env python3\n{script}")),
-        )]),
+        Json::object([("content", Json::from(format!("#!/usr/bin/env python3\n{script}")))]),
     )]);
     let outcome = run_call(&toolbox, tool_call(ToolKind::Script, &config)).await;
     let printed = output_text(&outcome, "output");
@@ -237,10 +213,8 @@ async fn cpu_time_is_limited_by_call_timeout() {
     let outcome = run_call(&test_toolbox(), with_short_timeout(shell_call("ulimit -t"))).await;
     assert_eq!(output_text(&outcome, "stdout"), format!("{}\n", 5 * cores));
     let code = "import resource\nresult = resource.getrlimit(resource.RLIMIT_CPU)[0]";
-    let limit: u64 = run_data(&test_toolbox(), with_short_timeout(python_call(code)))
-        .await
-        .parse()
-        .unwrap();
+    let limit: u64 =
+        run_data(&test_toolbox(), with_short_timeout(python_call(code))).await.parse().unwrap();
     assert!(limit > 0 && limit <= 5 * cores + 5, "{limit}");
 }
 
@@ -268,11 +242,7 @@ pub(crate) async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::O
                 }
             }
         }
-        if pending {
-            std::task::Poll::Pending
-        } else {
-            std::task::Poll::Ready(())
-        }
+        if pending { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
     })
     .await;
     outputs.into_iter().flatten().collect()

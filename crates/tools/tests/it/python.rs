@@ -16,37 +16,13 @@ async fn result_by_return_assignment_or_main() {
     for (code, input, expected) in [
         ("result = {'n': n + 1}", r#"{"n": 1}"#, r#"{"n":2}"#),
         ("return n * 2", r#"{"n": 4}"#, "8"),
-        (
-            "if n > 3:\n    return 'big'\nreturn 'small'",
-            r#"{"n": 4}"#,
-            r#""big""#,
-        ),
+        ("if n > 3:\n    return 'big'\nreturn 'small'", r#"{"n": 4}"#, r#""big""#),
         ("n = n + 1\nreturn n", r#"{"n": 4}"#, "5"),
-        (
-            "for x in range(3):\n    def f():\n        return x\nresult = f()",
-            "{}",
-            "2",
-        ),
-        (
-            "from math import *\nimport os\nreturn floor(2.5)",
-            "{}",
-            "2",
-        ),
-        (
-            "def main(a, b=10):\n    return a + b",
-            r#"{"a": 1, "c": 9}"#,
-            "11",
-        ),
-        (
-            "def main(**all):\n    return all",
-            r#"{"a": 1, "c": 9}"#,
-            r#"{"a":1,"c":9}"#,
-        ),
-        (
-            "def main(a, /, *, b):\n    return [a, b]",
-            r#"{"a": 1, "b": 2}"#,
-            "[1,2]",
-        ),
+        ("for x in range(3):\n    def f():\n        return x\nresult = f()", "{}", "2"),
+        ("from math import *\nimport os\nreturn floor(2.5)", "{}", "2"),
+        ("def main(a, b=10):\n    return a + b", r#"{"a": 1, "c": 9}"#, "11"),
+        ("def main(**all):\n    return all", r#"{"a": 1, "c": 9}"#, r#"{"a":1,"c":9}"#),
+        ("def main(a, /, *, b):\n    return [a, b]", r#"{"a": 1, "b": 2}"#, "[1,2]"),
         (
             "import asyncio\nasync def main(a):\n    await asyncio.sleep(0)\n    return a",
             r#"{"a": 1}"#,
@@ -57,22 +33,10 @@ async fn result_by_return_assignment_or_main() {
         ("def main():\n    return 1\nresult = 2", "{}", "2"),
         ("def main():\n    return 1", r#"{"result": 5}"#, "5"),
         ("result = 1\nreturn 2", "{}", "2"),
-        (
-            "result = {'status': 'error'}",
-            "{}",
-            r#"{"status":"error"}"#,
-        ),
+        ("result = {'status': 'error'}", "{}", r#"{"status":"error"}"#),
         ("", r#"{"result": "preset"}"#, r#""preset""#),
-        (
-            "x = [i for i in range(3)]\ndef g():\n    return x\nreturn g()",
-            "{}",
-            "[0,1,2]",
-        ),
-        (
-            "'''doc'''\nfrom __future__ import annotations\nreturn 3",
-            "{}",
-            "3",
-        ),
+        ("x = [i for i in range(3)]\ndef g():\n    return x\nreturn g()", "{}", "[0,1,2]"),
+        ("'''doc'''\nfrom __future__ import annotations\nreturn 3", "{}", "3"),
     ] {
         assert_eq!(
             run_data(&toolbox, python_call_with_input(code, input)).await,
@@ -88,21 +52,9 @@ async fn result_by_return_assignment_or_main() {
 async fn unreached_return_is_ignored() {
     let toolbox = single_interpreter_toolbox();
     for (code, input, expected) in [
-        (
-            "if n > 3:\n    return 'big'\ndef main(n):\n    return n",
-            r#"{"n": 2}"#,
-            "2",
-        ),
-        (
-            "if n > 3:\n    return 'big'\nresult = n",
-            r#"{"n": 2}"#,
-            "2",
-        ),
-        (
-            "result = 0\nif n > 3:\n    return\ndef main(n):\n    return n",
-            r#"{"n": 4}"#,
-            "0",
-        ),
+        ("if n > 3:\n    return 'big'\ndef main(n):\n    return n", r#"{"n": 2}"#, "2"),
+        ("if n > 3:\n    return 'big'\nresult = n", r#"{"n": 2}"#, "2"),
+        ("result = 0\nif n > 3:\n    return\ndef main(n):\n    return n", r#"{"n": 4}"#, "0"),
     ] {
         assert_eq!(
             run_data(&toolbox, python_call_with_input(code, input)).await,
@@ -148,10 +100,7 @@ async fn missing_result_returns_output() {
         run_data(&toolbox, python_call(code)).await,
         r#"{"stderr":"oh\n","stdout":"hello\nsub\n"}"#
     );
-    assert_eq!(
-        run_data(&toolbox, python_call("x = 1")).await,
-        r#"{"stderr":"","stdout":""}"#
-    );
+    assert_eq!(run_data(&toolbox, python_call("x = 1")).await, r#"{"stderr":"","stdout":""}"#);
     assert_eq!(
         run_data(&toolbox, python_call("def main():\n    print(1)")).await,
         r#"{"stderr":"","stdout":"1\n"}"#
@@ -184,32 +133,19 @@ async fn non_json_values_become_text() {
         ("result = 'a\\0b'", "\"a\u{FFFD}b\""),
         ("result = {'a\\0b': 1}", "{\"a\u{FFFD}b\":1}"),
         ("result = '\\ud800x'", "\"?x\""),
-        (
-            "class T:\n    def __str__(self): return 'me'\nresult = T()",
-            r#""me""#,
-        ),
-        (
-            "class N:\n    def __index__(self): return 7\nresult = [N()]",
-            "[7]",
-        ),
+        ("class T:\n    def __str__(self): return 'me'\nresult = T()", r#""me""#),
+        ("class N:\n    def __index__(self): return 7\nresult = [N()]", "[7]"),
         ("result = 'söm€ 😀'", "\"söm€ 😀\""),
         ("result = False", "false"),
     ] {
-        assert_eq!(
-            run_data(&toolbox, python_call(code)).await,
-            expected,
-            "{code}"
-        );
+        assert_eq!(run_data(&toolbox, python_call(code)).await, expected, "{code}");
     }
     let (kind, message) =
         run_failing(&toolbox, python_call("result = []\nresult.append(result)")).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("contains itself"), "{message}");
     let deep = "result = 1\nfor _ in range(100): result = [result]";
-    assert_eq!(
-        run_failing(&toolbox, python_call(deep)).await.0,
-        TaskErrorKind::Limit
-    );
+    assert_eq!(run_failing(&toolbox, python_call(deep)).await.0, TaskErrorKind::Limit);
 }
 
 #[tokio::test]
@@ -244,35 +180,20 @@ async fn exception_reports_its_line() {
         ]
     );
     let outcome = run_call(&toolbox, python_call("x = 1\nif x:\n    return 1 / 0")).await;
-    assert_eq!(
-        outcome.error.unwrap().message,
-        "ZeroDivisionError: division by zero (line 3)"
-    );
+    assert_eq!(outcome.error.unwrap().message, "ZeroDivisionError: division by zero (line 3)");
     let outcome = run_call(&toolbox, python_call("def main(a):\n    return a")).await;
     let message = outcome.error.unwrap().message;
-    assert!(
-        message.starts_with("TypeError: main() missing"),
-        "{message}"
-    );
+    assert!(message.starts_with("TypeError: main() missing"), "{message}");
 }
 
 #[tokio::test]
 async fn reports_syntax_error() {
     let toolbox = single_interpreter_toolbox();
-    for code in [
-        "x = 1\nif x\n    pass",
-        "x = 1\ny = (\n",
-        "x = 1\nyield 1",
-        "def f(:\n",
-    ] {
+    for code in ["x = 1\nif x\n    pass", "x = 1\ny = (\n", "x = 1\nyield 1", "def f(:\n"] {
         let outcome = run_call(&toolbox, python_call(code)).await;
         let error = outcome.error.unwrap();
         assert_eq!(error.kind, TaskErrorKind::Parse, "{code}");
-        assert!(
-            error.message.starts_with("SyntaxError: "),
-            "{}",
-            error.message
-        );
+        assert!(error.message.starts_with("SyntaxError: "), "{}", error.message);
         assert!(error.message.contains("(line "), "{}", error.message);
     }
     assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
@@ -281,20 +202,14 @@ async fn reports_syntax_error() {
 #[tokio::test]
 async fn handles_exit_calls() {
     let toolbox = single_interpreter_toolbox();
-    assert_eq!(
-        run_data(&toolbox, python_call("import sys\nresult = 4\nsys.exit()")).await,
-        "4"
-    );
+    assert_eq!(run_data(&toolbox, python_call("import sys\nresult = 4\nsys.exit()")).await, "4");
     assert_eq!(
         run_data(&toolbox, python_call("import sys\nsys.exit(0)")).await,
         r#"{"stderr":"","stdout":""}"#
     );
     let outcome = run_call(&toolbox, python_call("import sys\nsys.exit(3)")).await;
     let error = outcome.error.unwrap();
-    assert_eq!(
-        (error.kind, error.code),
-        (TaskErrorKind::Transform, Some(Json::from(3)))
-    );
+    assert_eq!((error.kind, error.code), (TaskErrorKind::Transform, Some(Json::from(3))));
     assert_eq!(error.message, "SystemExit: 3 (line 2)");
     let outcome = run_call(&toolbox, python_call("raise SystemExit('no')")).await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(1)));
@@ -309,11 +224,7 @@ async fn output_and_result_size_is_limited() {
     assert_eq!(output_text(&outcome, "stderr"), "end");
     assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
 
-    let outcome = run_call(
-        &toolbox,
-        python_call("import os\nos.write(1, b'a\\0b\\xff')"),
-    )
-    .await;
+    let outcome = run_call(&toolbox, python_call("import os\nos.write(1, b'a\\0b\\xff')")).await;
     assert_eq!(output_text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}");
 
     let mut settings = test_settings();
@@ -321,14 +232,8 @@ async fn output_and_result_size_is_limited() {
     let toolbox = Toolbox::new(settings);
     let (kind, message) = run_failing(&toolbox, python_call("result = 'x' * 200_000")).await;
     assert_eq!(kind, TaskErrorKind::Limit);
-    assert_eq!(
-        message,
-        "the result has 200002 bytes; at most 100KiB is allowed"
-    );
-    assert_eq!(
-        run_data(&toolbox, python_call("result = len('x' * 90_000)")).await,
-        "90000"
-    );
+    assert_eq!(message, "the result has 200002 bytes; at most 100KiB is allowed");
+    assert_eq!(run_data(&toolbox, python_call("result = len('x' * 90_000)")).await, "90000");
 }
 
 #[tokio::test]
@@ -348,10 +253,7 @@ async fn applies_libs_env_and_cwd() {
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("no_such_module"), "{message}");
     let config = parse_json(r#"{"code": "result = 1", "libs": ["pandas"]}"#);
-    assert_eq!(
-        run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
-        "1"
-    );
+    assert_eq!(run_data(&toolbox, tool_call(ToolKind::Python, &config)).await, "1");
     let config = parse_json(r#"{"code": "result = 1", "cwd": "/not/there"}"#);
     let (kind, message) = run_failing(&toolbox, tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
@@ -364,16 +266,9 @@ async fn applies_libs_env_and_cwd() {
     let config = parse_json(
         r#"{"code": "import sys\nresult = '/extra/path' in sys.path", "env": {"PYTHONPATH": "/extra/path"}}"#,
     );
+    assert_eq!(run_data(&toolbox, tool_call(ToolKind::Python, &config)).await, "true");
     assert_eq!(
-        run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
-        "true"
-    );
-    assert_eq!(
-        run_data(
-            &toolbox,
-            python_call("import sys\nresult = '/extra/path' in sys.path")
-        )
-        .await,
+        run_data(&toolbox, python_call("import sys\nresult = '/extra/path' in sys.path")).await,
         "false"
     );
 }
@@ -389,10 +284,7 @@ async fn modules_are_scoped_to_their_folder() {
             ("code", Json::from("import helper\nresult = helper.v")),
             ("cwd", Json::from(folder.path().to_str().unwrap())),
         ]);
-        assert_eq!(
-            run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
-            expected
-        );
+        assert_eq!(run_data(&toolbox, tool_call(ToolKind::Python, &config)).await, expected);
     }
 }
 
@@ -404,22 +296,13 @@ async fn reads_code_from_each_source() {
     let path = file.to_str().unwrap();
     let toolbox = single_interpreter_toolbox();
     for (config, expected) in [
-        (
-            r#"{"code_b64": "cmVzdWx0ID0g\nJ2I2NCc="}"#.to_owned(),
-            r#""b64""#,
-        ),
+        (r#"{"code_b64": "cmVzdWx0ID0g\nJ2I2NCc="}"#.to_owned(), r#""b64""#),
         (
             format!(r#"{{"script": {{"uri": "{path}", "source": {{"type": "file"}}}}}}"#),
             r#""from file""#,
         ),
-        (
-            format!(r#"{{"script": {{"uri": "file://{path}"}}}}"#),
-            r#""from file""#,
-        ),
-        (
-            r#"{"script": {"source": {"type": "inline", "content": "return 1"}}}"#.to_owned(),
-            "1",
-        ),
+        (format!(r#"{{"script": {{"uri": "file://{path}"}}}}"#), r#""from file""#),
+        (r#"{"script": {"source": {"type": "inline", "content": "return 1"}}}"#.to_owned(), "1"),
     ] {
         assert_eq!(
             run_data(&toolbox, tool_call(ToolKind::Python, &parse_json(&config))).await,
@@ -438,11 +321,7 @@ async fn reads_code_from_each_source() {
             TaskErrorKind::Unsupported,
             "use inline, file or http",
         ),
-        (
-            r#"{"script": {"uri": "/no/such/file.py"}}"#,
-            TaskErrorKind::NotFound,
-            "/no/such/file.py",
-        ),
+        (r#"{"script": {"uri": "/no/such/file.py"}}"#, TaskErrorKind::NotFound, "/no/such/file.py"),
         (r#"{"code_b64": "%%"}"#, TaskErrorKind::Parse, "code_b64"),
         ("{}", TaskErrorKind::Schema, "'code'"),
     ] {
@@ -454,11 +333,9 @@ async fn reads_code_from_each_source() {
     let mut settings = test_settings();
     settings.file_roots = Some(vec!["/usr".into()]);
     let config = format!(r#"{{"script": {{"uri": "{path}"}}}}"#);
-    let (kind, _) = run_failing(
-        &Toolbox::new(settings),
-        tool_call(ToolKind::Python, &parse_json(&config)),
-    )
-    .await;
+    let (kind, _) =
+        run_failing(&Toolbox::new(settings), tool_call(ToolKind::Python, &parse_json(&config)))
+            .await;
     assert_eq!(kind, TaskErrorKind::Auth);
 }
 
@@ -480,10 +357,7 @@ async fn code_url_is_checked_by_egress_policy() {
         tool_call(ToolKind::Python, &parse_json(&config))
     };
     for path in ["/there.py", "/moved.py"] {
-        assert_eq!(
-            run_data(&toolbox, call_with_uri(path)).await,
-            r#""from the web""#
-        );
+        assert_eq!(run_data(&toolbox, call_with_uri(path)).await, r#""from the web""#);
     }
     let (kind, message) = run_failing(&toolbox, call_with_uri("/gone.py")).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
@@ -507,10 +381,7 @@ async fn uses_named_interpreter() {
     std::fs::write(&file, "#!/bin/sh\nMINE=yes exec python3 \"$@\"\n").unwrap();
     make_executable(&file);
     let config = Json::object([
-        (
-            "code",
-            Json::from("import os\nresult = os.environ.get('MINE')"),
-        ),
+        ("code", Json::from("import os\nresult = os.environ.get('MINE')")),
         ("python", Json::from(file.to_str().unwrap())),
     ]);
     let toolbox = single_interpreter_toolbox();
@@ -525,10 +396,7 @@ async fn missing_interpreter_names_package() {
     let config = parse_json(r#"{"code": "result = 1", "python": "no-such-python"}"#);
     let (kind, message) = run_failing(&test_toolbox(), tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
-    assert!(
-        message.contains("'no-such-python' cannot be started"),
-        "{message}"
-    );
+    assert!(message.contains("'no-such-python' cannot be started"), "{message}");
     assert!(message.contains("install it"), "{message}");
     let config = parse_json(r#"{"code": "result = 1", "python": "false"}"#);
     let (kind, message) = run_failing(&test_toolbox(), tool_call(ToolKind::Python, &config)).await;
@@ -557,10 +425,7 @@ fn arb_json() -> impl Strategy<Value = Json> {
 /// Every value round-trips unchanged.
 #[test]
 fn values_round_trip() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let toolbox = single_interpreter_toolbox();
     proptest!(ProptestConfig::with_cases(200), |(sent in arb_json())| {
         let call = ToolCall {

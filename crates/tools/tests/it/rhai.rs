@@ -20,10 +20,7 @@ async fn last_expression_is_data() {
     for (code, expected) in [
         ("40 + 2", "42"),
         ("()", "null"),
-        (
-            "[1, 2.5, 'x', \"text\", true, ()]",
-            r#"[1,2.5,"x","text",true,null]"#,
-        ),
+        ("[1, 2.5, 'x', \"text\", true, ()]", r#"[1,2.5,"x","text",true,null]"#),
         ("#{b: 1, a: [#{c: 2}]}", r#"{"a":[{"c":2}],"b":1}"#),
         ("1.0 / 0.0", "\"inf\""),
         ("let n = 0; for i in 0..10 { n += i } n", "45"),
@@ -32,11 +29,7 @@ async fn last_expression_is_data() {
         (r#""noetl".contains("oe") && [1, 2].contains(2)"#, "true"),
         ("timestamp().len() > 19", "true"),
     ] {
-        assert_eq!(
-            run_data(&toolbox, rhai_call(code)).await,
-            expected,
-            "{code}"
-        );
+        assert_eq!(run_data(&toolbox, rhai_call(code)).await, expected, "{code}");
     }
 }
 
@@ -45,27 +38,18 @@ async fn script_sees_step_and_input_names() {
     let mut call = rhai_call("#{sum: n + ctx.base, all: args, step: name}");
     call.input = parse_json(r#"{"n": 2}"#).as_map().unwrap().clone();
     call.context = parse_json(r#"{"ctx": {"base": 40}, "name": "s", "n": 7}"#);
-    assert_eq!(
-        run_data(&test_toolbox(), call).await,
-        r#"{"all":{"n":2},"step":"s","sum":42}"#
-    );
+    assert_eq!(run_data(&test_toolbox(), call).await, r#"{"all":{"n":2},"step":"s","sum":42}"#);
 }
 
 #[tokio::test]
 async fn script_output_is_captured() {
-    let outcome = run_call(
-        &test_toolbox(),
-        rhai_call("log(\"one\"); print(2); throw \"no\""),
-    )
-    .await;
+    let outcome =
+        run_call(&test_toolbox(), rhai_call("log(\"one\"); print(2); throw \"no\"")).await;
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert!(error.message.as_str().contains("no"), "{}", error.message);
     assert_eq!(error.details.unwrap().get("line"), Some(&Json::from(1)));
-    assert_eq!(
-        outcome.extras.get("rhai").unwrap().to_string(),
-        r#"{"log":"one\n2\n"}"#
-    );
+    assert_eq!(outcome.extras.get("rhai").unwrap().to_string(), r#"{"log":"one\n2\n"}"#);
 }
 
 #[tokio::test]
@@ -97,15 +81,9 @@ async fn script_stops_with_its_call() {
                 (Arc::clone(&toolbox), cancel.clone(), rhai_call(&code));
             tokio::spawn(async move { toolbox.call(script, cancel).await })
         };
-        wait_until("the script runs", || {
-            server.received_requests().len() > before
-        })
-        .await;
+        wait_until("the script runs", || server.received_requests().len() > before).await;
         cancel.cancel();
-        assert_eq!(
-            task.await.unwrap().error.unwrap().kind,
-            TaskErrorKind::Cancelled
-        );
+        assert_eq!(task.await.unwrap().error.unwrap().kind, TaskErrorKind::Cancelled);
     }
     let mut slow = rhai_call("loop { }");
     slow.timeout = Duration::from_millis(50);

@@ -14,40 +14,27 @@ fn script_call(config: &str) -> ToolCall {
 }
 
 fn inline_script_call(content: &str) -> ToolCall {
-    let source = Json::object([
-        ("type", Json::from("inline")),
-        ("content", Json::from(content)),
-    ]);
+    let source = Json::object([("type", Json::from("inline")), ("content", Json::from(content))]);
     tool_call(ToolKind::Script, &Json::object([("script", source)]))
 }
 
 #[tokio::test]
 async fn returns_output_in_order() {
-    let outcome = run_call(
-        &test_toolbox(),
-        inline_script_call("echo one; echo two >&2; echo three"),
-    )
-    .await;
+    let outcome =
+        run_call(&test_toolbox(), inline_script_call("echo one; echo two >&2; echo three")).await;
     assert_eq!(outcome.error, None);
     assert_eq!(output_text(&outcome, "output"), "one\ntwo\nthree\n");
     assert_eq!(output_text(&outcome, "status"), "completed");
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(0)));
-    let took = outcome
-        .data
-        .get("execution_time")
-        .unwrap()
-        .as_f64()
-        .unwrap();
+    let took = outcome.data.get("execution_time").unwrap().as_f64().unwrap();
     assert!((0.0..60.0).contains(&took), "{took}");
 }
 
 #[tokio::test]
 async fn failure_keeps_data() {
-    let outcome = run_call(
-        &test_toolbox(),
-        inline_script_call("echo so far; echo 'no luck' >&2; exit 3"),
-    )
-    .await;
+    let outcome =
+        run_call(&test_toolbox(), inline_script_call("echo so far; echo 'no luck' >&2; exit 3"))
+            .await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
@@ -71,10 +58,7 @@ async fn selects_interpreter_arguments_and_input() {
         ..tool_call(ToolKind::Script, &config)
     };
     let outcome = run_call(&test_toolbox(), call).await;
-    assert_eq!(
-        output_text(&outcome, "output"),
-        "['a b', '5'] {'k': [1]} [] m\n"
-    );
+    assert_eq!(output_text(&outcome, "output"), "['a b', '5'] {'k': [1]} [] m\n");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.py");
@@ -96,11 +80,9 @@ async fn selects_interpreter_arguments_and_input() {
     let outcome = run_call(&test_toolbox(), script_call(&config)).await;
     assert_eq!(output_text(&outcome, "output"), "from the web with love\n");
 
-    let outcome = run_call(
-        &test_toolbox(),
-        script_call(r#"{"script": {"content": "pwd"}, "cwd": "/"}"#),
-    )
-    .await;
+    let outcome =
+        run_call(&test_toolbox(), script_call(r#"{"script": {"content": "pwd"}, "cwd": "/"}"#))
+            .await;
     assert_eq!(output_text(&outcome, "output"), "/\n");
 }
 
@@ -113,31 +95,15 @@ async fn invalid_script_is_rejected_with_reason() {
             TaskErrorKind::Unsupported,
             "feature 'kubernetes'",
         ),
-        (
-            r#"{"script": {"type": "s3", "uri": "s3://b/k"}}"#,
-            TaskErrorKind::Unsupported,
-            "'s3'",
-        ),
-        (
-            r#"{"script": {"uri": "/no/such.sh"}}"#,
-            TaskErrorKind::NotFound,
-            "/no/such.sh",
-        ),
-        (
-            r#"{"script": {"content": "x"}, "args": 5}"#,
-            TaskErrorKind::Schema,
-            "'args'",
-        ),
+        (r#"{"script": {"type": "s3", "uri": "s3://b/k"}}"#, TaskErrorKind::Unsupported, "'s3'"),
+        (r#"{"script": {"uri": "/no/such.sh"}}"#, TaskErrorKind::NotFound, "/no/such.sh"),
+        (r#"{"script": {"content": "x"}, "args": 5}"#, TaskErrorKind::Schema, "'args'"),
     ] {
         let (actual, message) = run_failing(&test_toolbox(), script_call(config)).await;
         assert_eq!(actual, kind, "{message}");
         assert!(message.contains(part), "{message}");
     }
-    let outcome = run_call(
-        &test_toolbox(),
-        inline_script_call("#!/no/such/interpreter\nx"),
-    )
-    .await;
+    let outcome = run_call(&test_toolbox(), inline_script_call("#!/no/such/interpreter\nx")).await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(127)));
 }
 
@@ -151,14 +117,8 @@ async fn stopped_script_leaves_no_processes() {
     };
     let toolbox = test_toolbox();
     let (limited, file) = endless("late");
-    let limited = ToolCall {
-        timeout: Duration::from_secs(3),
-        ..limited
-    };
-    assert_eq!(
-        run_failing(&toolbox, limited).await.0,
-        TaskErrorKind::Timeout
-    );
+    let limited = ToolCall { timeout: Duration::from_secs(3), ..limited };
+    assert_eq!(run_failing(&toolbox, limited).await.0, TaskErrorKind::Timeout);
     let pid = wait_for_pid(&file).await;
     wait_until("the grandchild ends", || !is_alive(pid)).await;
 

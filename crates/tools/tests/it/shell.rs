@@ -16,11 +16,8 @@ async fn returns_exit_code_and_output() {
 
 #[tokio::test]
 async fn failure_keeps_data() {
-    let outcome = run_call(
-        &test_toolbox(),
-        shell_call("echo so far; echo 'no luck' >&2; exit 3"),
-    )
-    .await;
+    let outcome =
+        run_call(&test_toolbox(), shell_call("echo so far; echo 'no luck' >&2; exit 3")).await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
@@ -55,10 +52,7 @@ async fn environment_contains_only_allowed_variables() {
         r#"{"command": "echo [$SECRET][$LC_ALL][$OPENED][$MINE][$N]; echo $NOETL_EXECUTION_ID $NOETL_STEP $NOETL_IDEMPOTENCY_KEY", "env": {"MINE": true, "N": 5, "GONE": null}}"#,
     );
     let outcome = run_call(&Toolbox::new(settings), tool_call(ToolKind::Shell, &config)).await;
-    assert_eq!(
-        output_text(&outcome, "stdout"),
-        "[][C][yes][true][5]\n7001 greet 7001:4:greet:1\n"
-    );
+    assert_eq!(output_text(&outcome, "stdout"), "[][C][yes][true][5]\n7001 greet 7001:4:greet:1\n");
 }
 
 #[tokio::test]
@@ -72,10 +66,7 @@ async fn each_call_has_separate_folder() {
 
     let config = parse_json(r#"{"command": "pwd", "cwd": "/"}"#);
     assert_eq!(
-        output_text(
-            &run_call(&toolbox, tool_call(ToolKind::Shell, &config)).await,
-            "stdout"
-        ),
+        output_text(&run_call(&toolbox, tool_call(ToolKind::Shell, &config)).await, "stdout"),
         "/\n"
     );
     let config = parse_json(r#"{"command": "pwd", "cwd": "/not/there"}"#);
@@ -127,35 +118,20 @@ async fn supports_other_shells_and_no_capture() {
 
 #[tokio::test]
 async fn applies_limits_before_command_runs() {
-    let outcome = run_call(
-        &test_toolbox(),
-        shell_call("ulimit -n; ulimit -c; ulimit -v"),
-    )
-    .await;
+    let outcome = run_call(&test_toolbox(), shell_call("ulimit -n; ulimit -c; ulimit -v")).await;
     assert_eq!(output_text(&outcome, "stdout"), "4096\n0\n33554432\n");
     let mut settings = test_settings();
     settings.process_limits.file_size = Some(noetl_types::ByteSize::from_kib(64));
-    let outcome = run_call(
-        &Toolbox::new(settings),
-        shell_call("head -c 1000000 /dev/zero > big"),
-    )
-    .await;
+    let outcome =
+        run_call(&Toolbox::new(settings), shell_call("head -c 1000000 /dev/zero > big")).await;
     assert!(outcome.error.is_some());
 }
 
 #[tokio::test]
 async fn invalid_config_names_its_key() {
     for (config, kind, message) in [
-        (
-            "{}",
-            TaskErrorKind::Schema,
-            "'command' or 'cmds' is missing",
-        ),
-        (
-            r#"{"command": 5}"#,
-            TaskErrorKind::Schema,
-            "'command' must be a text, not number",
-        ),
+        ("{}", TaskErrorKind::Schema, "'command' or 'cmds' is missing"),
+        (r#"{"command": 5}"#, TaskErrorKind::Schema, "'command' must be a text, not number"),
         (
             r#"{"cmds": ["a", 1]}"#,
             TaskErrorKind::Schema,
@@ -173,9 +149,6 @@ async fn invalid_config_names_its_key() {
         ),
     ] {
         let call: ToolCall = tool_call(ToolKind::Shell, &parse_json(config));
-        assert_eq!(
-            run_failing(&test_toolbox(), call).await,
-            (kind, message.to_owned())
-        );
+        assert_eq!(run_failing(&test_toolbox(), call).await, (kind, message.to_owned()));
     }
 }

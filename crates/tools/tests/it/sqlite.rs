@@ -68,11 +68,9 @@ async fn binds_parameters_of_each_form() {
         ("SELECT :x AS a, @y AS b", "{\"x\":1,\"y\":2}"),
         ("SELECT $x AS a, :y AS b", "{\"x\":1,\"y\":2,\"unused\":3}"),
     ] {
-        let rows = run_rows(
-            &toolbox,
-            sqlite_call(":memory:", &query_config_with_params(text, params)),
-        )
-        .await;
+        let rows =
+            run_rows(&toolbox, sqlite_call(":memory:", &query_config_with_params(text, params)))
+                .await;
         assert_eq!(rows, r#"[{"a":1,"b":2}]"#, "{text}");
     }
     for (text, params, kind) in [
@@ -82,11 +80,9 @@ async fn binds_parameters_of_each_form() {
         ("SELECT 1; SELECT ?", "[1]", TaskErrorKind::Schema),
         ("SELECT ?", "7", TaskErrorKind::Schema),
     ] {
-        let error = run_error(
-            &toolbox,
-            sqlite_call(":memory:", &query_config_with_params(text, params)),
-        )
-        .await;
+        let error =
+            run_error(&toolbox, sqlite_call(":memory:", &query_config_with_params(text, params)))
+                .await;
         assert_eq!(error.kind, kind, "{text}: {}", error.message);
     }
 }
@@ -103,19 +99,13 @@ async fn results_have_postgres_shape() {
         r#"{"columns":["id","name"],"command_0":{"affected_rows":0,"columns":[],"message":"0 rows affected","row_count":0,"rows":[],"status":"success"},"command_1":{"affected_rows":2,"columns":[],"message":"2 rows affected","row_count":2,"rows":[],"status":"success"},"command_2":{"columns":["id","name"],"message":"1 row returned","row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"},"row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"}"#
     );
     let lists = r#"{"query": "SELECT id, id FROM t", "as_objects": false}"#;
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(&file, lists)).await,
-        "[[1,1],[2,2]]"
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(&file, lists)).await, "[[1,1],[2,2]]");
     // The body of a trigger contains semicolons.
     let trigger = query_config(
         "CREATE TRIGGER tr AFTER INSERT ON t BEGIN UPDATE t SET name = 'x' WHERE id = new.id; END; \
          INSERT INTO t VALUES (3, 'y'); SELECT name FROM t WHERE id = 3",
     );
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(&file, &trigger)).await,
-        r#"[{"name":"x"}]"#
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(&file, &trigger)).await, r#"[{"name":"x"}]"#);
 }
 
 #[tokio::test]
@@ -129,38 +119,21 @@ async fn reports_errors_and_rolls_back() {
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
     assert_eq!(error.code, Some(Json::from(1555)));
-    assert_eq!(
-        error.message,
-        "UNIQUE constraint failed: t.id (SQLite code 1555)"
-    );
-    assert_eq!(
-        outcome.data.get("command_0").unwrap().get("status"),
-        Some(&Json::from("success"))
-    );
+    assert_eq!(error.message, "UNIQUE constraint failed: t.id (SQLite code 1555)");
+    assert_eq!(outcome.data.get("command_0").unwrap().get("status"), Some(&Json::from("success")));
     assert_eq!(outcome.data.get("status"), Some(&Json::from("error")));
     let ids = query_config("SELECT id FROM t");
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
-        r#"[{"id":1}]"#
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(&file, &ids)).await, r#"[{"id":1}]"#);
 
     let transaction = r#"{"transaction": true, "command": "INSERT INTO t VALUES (5); INSERT INTO t VALUES (100)"}"#;
     assert_eq!(
-        run_error(&toolbox, sqlite_call(&file, transaction))
-            .await
-            .kind,
+        run_error(&toolbox, sqlite_call(&file, transaction)).await.kind,
         TaskErrorKind::DbConstraint
     );
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
-        r#"[{"id":1}]"#
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(&file, &ids)).await, r#"[{"id":1}]"#);
     let unfinished = query_config("BEGIN; INSERT INTO t VALUES (6)");
     run_data(&toolbox, sqlite_call(&file, &unfinished)).await;
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
-        r#"[{"id":1}]"#
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(&file, &ids)).await, r#"[{"id":1}]"#);
     for text in ["SELEC 1", "SELECT * FROM nowhere"] {
         let error = run_error(&toolbox, sqlite_call(&file, &query_config(text))).await;
         assert_eq!(error.kind, TaskErrorKind::DbError, "{}", error.message);
@@ -176,27 +149,15 @@ async fn opens_read_only_files() {
         run_error(&toolbox, sqlite_call(&file, missing)).await.kind,
         TaskErrorKind::NotFound
     );
-    run_data(
-        &toolbox,
-        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&toolbox, sqlite_call(&file, &query_config("CREATE TABLE t (a)"))).await;
     let write = r#"{"query": "INSERT INTO t VALUES (1)", "readonly": true}"#;
-    assert_eq!(
-        run_error(&toolbox, sqlite_call(&file, write)).await.kind,
-        TaskErrorKind::DbError
-    );
+    assert_eq!(run_error(&toolbox, sqlite_call(&file, write)).await.kind, TaskErrorKind::DbError);
     let text = folder.path().join("no.db");
-    std::fs::write(
-        &text,
-        "this is not a database, but it is long enough to be read as one",
-    )
-    .unwrap();
-    let error = run_error(
-        &toolbox,
-        sqlite_call(text.to_str().unwrap(), &query_config("SELECT * FROM t")),
-    )
-    .await;
+    std::fs::write(&text, "this is not a database, but it is long enough to be read as one")
+        .unwrap();
+    let error =
+        run_error(&toolbox, sqlite_call(text.to_str().unwrap(), &query_config("SELECT * FROM t")))
+            .await;
     assert_eq!(error.kind, TaskErrorKind::DbError);
 }
 
@@ -204,11 +165,7 @@ async fn opens_read_only_files() {
 async fn locked_file_is_retried_until_timeout() {
     let (_folder, file) = temp_database_file();
     let toolbox = test_toolbox();
-    run_data(
-        &toolbox,
-        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&toolbox, sqlite_call(&file, &query_config("CREATE TABLE t (a)"))).await;
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let write = r#"{"query": "INSERT INTO t VALUES (1)", "busy_timeout": "20ms"}"#;
@@ -218,9 +175,7 @@ async fn locked_file_is_retried_until_timeout() {
     // A waiting writer gets its turn.
     let waiting = sqlite_call(&file, &query_config("INSERT INTO t VALUES (2)"));
     let (outcome, ()) = tokio::join!(run_call(&toolbox, waiting), async {
-        tokio::task::spawn_blocking(move || holder.execute_batch("COMMIT").unwrap())
-            .await
-            .unwrap();
+        tokio::task::spawn_blocking(move || holder.execute_batch("COMMIT").unwrap()).await.unwrap();
     });
     assert_eq!(outcome.error, None);
 }
@@ -231,21 +186,13 @@ async fn memory_database_belongs_to_one_command() {
     let setup = query_config("CREATE TABLE t AS SELECT 1 AS a");
     run_data(&toolbox, sqlite_call(":memory:", &setup)).await;
     let query = query_config("SELECT a FROM t");
-    assert_eq!(
-        run_rows(&toolbox, sqlite_call(":memory:", &query)).await,
-        r#"[{"a":1}]"#
-    );
+    assert_eq!(run_rows(&toolbox, sqlite_call(":memory:", &query)).await, r#"[{"a":1}]"#);
     let mut other = sqlite_call(":memory:", &query);
     other.command = "another".into();
-    assert_eq!(
-        run_error(&toolbox, other).await.kind,
-        TaskErrorKind::DbError
-    );
+    assert_eq!(run_error(&toolbox, other).await.kind, TaskErrorKind::DbError);
     toolbox.release_command("7002");
     assert_eq!(
-        run_error(&toolbox, sqlite_call(":memory:", &query))
-            .await
-            .kind,
+        run_error(&toolbox, sqlite_call(":memory:", &query)).await.kind,
         TaskErrorKind::DbError
     );
 }
@@ -254,16 +201,9 @@ async fn memory_database_belongs_to_one_command() {
 async fn timeout_interrupts_statement() {
     let (_folder, file) = temp_database_file();
     let toolbox = Arc::new(test_toolbox());
-    run_data(
-        &toolbox,
-        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&toolbox, sqlite_call(&file, &query_config("CREATE TABLE t (a)"))).await;
     // The statement holds a lock while it runs.
-    let mut slow = sqlite_call(
-        &file,
-        &query_config(&format!("INSERT INTO t {ENDLESS_QUERY}")),
-    );
+    let mut slow = sqlite_call(&file, &query_config(&format!("INSERT INTO t {ENDLESS_QUERY}")));
     slow.timeout = Duration::from_millis(100);
     let (kind, _) = run_failing(&toolbox, slow).await;
     assert_eq!(kind, TaskErrorKind::Timeout);
@@ -281,19 +221,12 @@ async fn timeout_interrupts_statement() {
     };
     let probe = rusqlite::Connection::open(&file).unwrap();
     probe.busy_timeout(Duration::ZERO).unwrap();
-    wait_until("the file is locked", || {
-        probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
-    })
-    .await;
+    wait_until("the file is locked", || probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err())
+        .await;
     cancel.cancel();
-    assert_eq!(
-        task.await.unwrap().error.unwrap().kind,
-        TaskErrorKind::Cancelled
-    );
-    wait_until("the lock is released", || {
-        probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
-    })
-    .await;
+    assert_eq!(task.await.unwrap().error.unwrap().kind, TaskErrorKind::Cancelled);
+    wait_until("the lock is released", || probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok())
+        .await;
 }
 
 /// A task that is stopped while it waits for a lock must not write once it gets the lock.
@@ -301,19 +234,12 @@ async fn timeout_interrupts_statement() {
 async fn stopped_task_does_not_commit() {
     let (_folder, file) = temp_database_file();
     let toolbox = test_toolbox();
-    run_data(
-        &toolbox,
-        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&toolbox, sqlite_call(&file, &query_config("CREATE TABLE t (a)"))).await;
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut stopped = sqlite_call(&file, &query_config("INSERT INTO t VALUES (1)"));
     stopped.timeout = Duration::from_millis(50);
-    assert_eq!(
-        run_failing(&toolbox, stopped).await.0,
-        TaskErrorKind::Timeout
-    );
+    assert_eq!(run_failing(&toolbox, stopped).await.0, TaskErrorKind::Timeout);
     holder.execute_batch("ROLLBACK").unwrap();
     // The next writer comes after the waiting one, if that would write at all.
     let waiting = r#"{"query": "INSERT INTO t VALUES (2)", "busy_timeout": "60s"}"#;
@@ -333,19 +259,12 @@ async fn database_must_be_in_allowed_folder() {
     for folder in [&allowed, &forbidden] {
         std::fs::create_dir(folder).unwrap();
     }
-    let settings = Settings {
-        file_roots: Some(vec![allowed.clone()]),
-        ..test_settings()
-    };
+    let settings = Settings { file_roots: Some(vec![allowed.clone()]), ..test_settings() };
     let toolbox = Toolbox::new(settings);
     let path = |folder: &Path, name: &str| folder.join(name).display().to_string();
     let inside = path(&allowed, "a.db");
     let outside = path(&forbidden, "b.db");
-    run_data(
-        &toolbox,
-        sqlite_call(&inside, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&toolbox, sqlite_call(&inside, &query_config("CREATE TABLE t (a)"))).await;
     let error_kind = async |call| run_error(&toolbox, call).await.kind;
     assert_eq!(
         error_kind(sqlite_call(&outside, &query_config("SELECT 1"))).await,
@@ -359,10 +278,7 @@ async fn database_must_be_in_allowed_folder() {
         let error = run_error(&toolbox, sqlite_call(&inside, &query_config(&text))).await;
         assert_eq!(error.kind, TaskErrorKind::Auth, "{text}: {}", error.message);
     }
-    let attach = format!(
-        "ATTACH '{}' AS other; CREATE TABLE other.t (a)",
-        path(&allowed, "c.db")
-    );
+    let attach = format!("ATTACH '{}' AS other; CREATE TABLE other.t (a)", path(&allowed, "c.db"));
     run_data(&toolbox, sqlite_call(&inside, &query_config(&attach))).await;
     assert!(std::fs::read_dir(&forbidden).unwrap().next().is_none());
 }
@@ -374,11 +290,8 @@ async fn tasks_cannot_open_platform_database() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     std::fs::create_dir(folder.path().join("data")).unwrap();
     let platform_file = path("data/noetl.db");
-    run_data(
-        &test_toolbox(),
-        sqlite_call(&platform_file, &query_config("CREATE TABLE t (a)")),
-    )
-    .await;
+    run_data(&test_toolbox(), sqlite_call(&platform_file, &query_config("CREATE TABLE t (a)")))
+        .await;
     std::os::unix::fs::symlink(&platform_file, path("link.db")).unwrap();
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
         let mut settings = test_settings();
@@ -388,18 +301,12 @@ async fn tasks_cannot_open_platform_database() {
         let task_file = path("mine.db");
         run_data(
             &toolbox,
-            sqlite_call(
-                &task_file,
-                &query_config("CREATE TABLE IF NOT EXISTS t (a)"),
-            ),
+            sqlite_call(&task_file, &query_config("CREATE TABLE IF NOT EXISTS t (a)")),
         )
         .await;
         for name in [&platform_file, &path("data/new.db"), &path("link.db")] {
-            let error = run_error(
-                &toolbox,
-                sqlite_call(name, &query_config("SELECT * FROM t")),
-            )
-            .await;
+            let error =
+                run_error(&toolbox, sqlite_call(name, &query_config("SELECT * FROM t"))).await;
             assert_eq!(error.kind, TaskErrorKind::Auth, "{name}: {}", error.message);
         }
         let escaped = platform_file.replace('/', "%2f");
@@ -438,11 +345,7 @@ async fn memory_database_size_is_limited() {
     let toolbox = Toolbox::new(settings);
     let mebibyte = "CREATE TABLE t (a); WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL \
         SELECT n + 1 FROM c LIMIT 400) INSERT INTO t SELECT zeroblob(1048576) FROM c";
-    for before in [
-        "",
-        "PRAGMA max_page_count = 1000000;",
-        "PRAGMA Page_Size = 65536; VACUUM;",
-    ] {
+    for before in ["", "PRAGMA max_page_count = 1000000;", "PRAGMA Page_Size = 65536; VACUUM;"] {
         let large = query_config(&format!("{before} {mebibyte}"));
         let error = run_error(&toolbox, sqlite_call(":memory:", &large)).await;
         assert_eq!(error.kind, TaskErrorKind::StorageQuota, "{before}");
@@ -450,15 +353,9 @@ async fn memory_database_size_is_limited() {
     }
     let attach = sqlite_call(":memory:", &query_config("ATTACH ':memory:' AS other"));
     assert_eq!(run_error(&toolbox, attach).await.kind, TaskErrorKind::Auth);
-    let large = sqlite_call(
-        ":memory:",
-        &query_config("SELECT length(zeroblob(2097153))"),
-    );
+    let large = sqlite_call(":memory:", &query_config("SELECT length(zeroblob(2097153))"));
     assert_eq!(run_error(&toolbox, large).await.kind, TaskErrorKind::Limit);
-    let small = sqlite_call(
-        ":memory:",
-        &query_config("SELECT length(zeroblob(2000000)) AS n"),
-    );
+    let small = sqlite_call(":memory:", &query_config("SELECT length(zeroblob(2000000)) AS n"));
     assert_eq!(run_rows(&toolbox, small).await, r#"[{"n":2000000}]"#);
 }
 
@@ -469,28 +366,19 @@ async fn rejects_pipe_as_database() {
     let status = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(status.unwrap().success());
     let pipe = pipe.display().to_string();
-    let error = run_error(
-        &test_toolbox(),
-        sqlite_call(&pipe, &query_config("SELECT 1")),
-    )
-    .await;
+    let error = run_error(&test_toolbox(), sqlite_call(&pipe, &query_config("SELECT 1"))).await;
     assert_eq!(error.kind, TaskErrorKind::StorageAccess);
 }
 
 #[tokio::test]
 async fn rows_are_limited_by_payload_cap() {
-    let settings = Settings {
-        payload_cap: ByteSize::from_kib(64),
-        ..test_settings()
-    };
+    let settings = Settings { payload_cap: ByteSize::from_kib(64), ..test_settings() };
     let toolbox = Toolbox::new(settings);
     let large = query_config(
         "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c",
     );
     assert_eq!(
-        run_error(&toolbox, sqlite_call(":memory:", &large))
-            .await
-            .kind,
+        run_error(&toolbox, sqlite_call(":memory:", &large)).await.kind,
         TaskErrorKind::Limit
     );
 }

@@ -46,24 +46,15 @@ pub(crate) fn single_interpreter_toolbox() -> Toolbox {
 }
 
 pub(crate) fn python_call(code: &str) -> ToolCall {
-    tool_call(
-        ToolKind::Python,
-        &Json::object([("code", Json::from(code))]),
-    )
+    tool_call(ToolKind::Python, &Json::object([("code", Json::from(code))]))
 }
 
 pub(crate) fn python_call_with_input(code: &str, input: &str) -> ToolCall {
-    ToolCall {
-        input: parse_json(input).as_map().unwrap().clone(),
-        ..python_call(code)
-    }
+    ToolCall { input: parse_json(input).as_map().unwrap().clone(), ..python_call(code) }
 }
 
 pub(crate) fn shell_call(command: &str) -> ToolCall {
-    tool_call(
-        ToolKind::Shell,
-        &Json::object([("command", Json::from(command))]),
-    )
+    tool_call(ToolKind::Shell, &Json::object([("command", Json::from(command))]))
 }
 
 pub(crate) async fn run_call(toolbox: &Toolbox, call: ToolCall) -> ToolOutcome {
@@ -86,9 +77,7 @@ pub(crate) async fn run_failing(toolbox: &Toolbox, call: ToolCall) -> (TaskError
 
 pub(crate) fn output_text(outcome: &ToolOutcome, key: &str) -> String {
     let value = outcome.data.get(key).and_then(Json::as_str);
-    value
-        .unwrap_or_else(|| panic!("no '{key}' in {}", outcome.data))
-        .to_owned()
+    value.unwrap_or_else(|| panic!("no '{key}' in {}", outcome.data)).to_owned()
 }
 
 /// Waits until a condition is true.
@@ -112,9 +101,7 @@ pub(crate) async fn wait_for_pid(file: &Path) -> u32 {
 /// True if a process runs. A zombie does not count.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }
 

@@ -31,10 +31,7 @@ fn proxied_call(
 }
 
 fn trusting_config(mode: &str) -> String {
-    let keys = [
-        ("sslmode", Json::from(mode)),
-        ("sslrootcert", Json::from(TLS_AUTHORITY_PEM)),
-    ];
+    let keys = [("sslmode", Json::from(mode)), ("sslrootcert", Json::from(TLS_AUTHORITY_PEM))];
     Json::object(keys).to_string()
 }
 
@@ -49,17 +46,11 @@ async fn sslmode_determines_verification() {
         let call = proxied_call(&database, "127.0.0.1", port, query, &keys);
         assert_eq!(run_rows(&toolbox, call).await, r#"[{"n":1}]"#, "{mode}");
     }
-    for (mode, host) in [
-        ("verify-ca", "127.0.0.1"),
-        ("verify-ca", "localhost"),
-        ("verify-full", "localhost"),
-    ] {
+    for (mode, host) in
+        [("verify-ca", "127.0.0.1"), ("verify-ca", "localhost"), ("verify-full", "localhost")]
+    {
         let call = proxied_call(&database, host, port, query, &trusting_config(mode));
-        assert_eq!(
-            run_rows(&toolbox, call).await,
-            r#"[{"n":1}]"#,
-            "{mode} {host}"
-        );
+        assert_eq!(run_rows(&toolbox, call).await, r#"[{"n":1}]"#, "{mode} {host}");
     }
     for (keys, host) in [
         (trusting_config("verify-full"), "127.0.0.1"),
@@ -68,19 +59,11 @@ async fn sslmode_determines_verification() {
         (r#"{"sslmode": "disable"}"#.to_owned(), "localhost"),
     ] {
         let error = run_error(&toolbox, proxied_call(&database, host, port, query, &keys)).await;
-        assert_eq!(
-            error.kind,
-            TaskErrorKind::DbConnection,
-            "{keys}: {}",
-            error.message
-        );
+        assert_eq!(error.kind, TaskErrorKind::DbConnection, "{keys}: {}", error.message);
     }
     let broken = r#"{"sslmode": "verify-full", "sslrootcert": "-----BEGIN nothing"}"#;
-    let error = run_error(
-        &toolbox,
-        proxied_call(&database, "localhost", port, query, broken),
-    )
-    .await;
+    let error =
+        run_error(&toolbox, proxied_call(&database, "localhost", port, query, broken)).await;
     assert_eq!(error.kind, TaskErrorKind::Parse);
 }
 
@@ -92,10 +75,7 @@ async fn cancel_request_is_encrypted() {
     let keys = trusting_config("verify-full");
     let mut sleeper = proxied_call(&database, "localhost", port, "SELECT pg_sleep(1000)", &keys);
     sleeper.timeout = Duration::from_millis(500);
-    assert_eq!(
-        run_failing(&toolbox, sleeper).await.0,
-        TaskErrorKind::Timeout
-    );
+    assert_eq!(run_failing(&toolbox, sleeper).await.0, TaskErrorKind::Timeout);
     let sleepers = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
          AND state = 'active' AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
     wait_for_rows(&database, sleepers, r#"[{"n":0}]"#).await;

@@ -150,12 +150,9 @@ impl ErrorCode {
             Self::TooLarge => (413, "Too large", Never, None),
             Self::UnsupportedMedia => (415, "Unsupported media type", Never, None),
             Self::Validation => (422, "Request is not valid", Never, None),
-            Self::IdempotencyMismatch => (
-                422,
-                "Idempotency key was used for another request",
-                Never,
-                None,
-            ),
+            Self::IdempotencyMismatch => {
+                (422, "Idempotency key was used for another request", Never, None)
+            }
             Self::DedupMismatch => (422, "Dedup key was used for another message", Never, None),
             Self::IllegalTransition => (422, "Not possible in this state", Never, None),
             Self::RateLimited => (429, "Too many requests", Later, None),
@@ -214,10 +211,7 @@ mod tests {
     #[test]
     fn client_errors_have_no_side_effects() {
         for code in ErrorCode::ALL {
-            assert!(
-                code.http_status() >= 500 || code.has_no_side_effects(),
-                "{code}"
-            );
+            assert!(code.http_status() >= 500 || code.has_no_side_effects(), "{code}");
         }
     }
 
@@ -232,16 +226,8 @@ mod tests {
                 facts.starts_with(&format!("{}. **{} ", code.title(), code.http_status())),
                 "{code}"
             );
-            assert_eq!(
-                facts.contains("can succeed later"),
-                code.is_retryable(),
-                "{code}"
-            );
-            assert_eq!(
-                facts.contains("nothing was changed"),
-                code.has_no_side_effects(),
-                "{code}"
-            );
+            assert_eq!(facts.contains("can succeed later"), code.is_retryable(), "{code}");
+            assert_eq!(facts.contains("nothing was changed"), code.has_no_side_effects(), "{code}");
             for section in ["## Why it happens", "## What to do", "## Example"] {
                 assert!(page.contains(section), "{code} lacks {section}");
             }

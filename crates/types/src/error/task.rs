@@ -168,9 +168,7 @@ impl TaskError {
         let kind = kind.unwrap_or(TaskErrorKind::Unknown);
         Self {
             kind,
-            retryable: field("retryable")
-                .and_then(Json::as_bool)
-                .unwrap_or(kind.is_retryable()),
+            retryable: field("retryable").and_then(Json::as_bool).unwrap_or(kind.is_retryable()),
             code: field("code").cloned().or(unknown_kind),
             status: unsigned_from_json(field("status")),
             message: field("message")
@@ -184,9 +182,7 @@ impl TaskError {
 }
 
 fn unsigned_from_json<T: TryFrom<u64>>(value: Option<&Json>) -> Option<T> {
-    value
-        .and_then(Json::as_u64)
-        .and_then(|number| T::try_from(number).ok())
+    value.and_then(Json::as_u64).and_then(|number| T::try_from(number).ok())
 }
 
 fn error_message_from_json(value: &Json) -> Text {
@@ -280,18 +276,9 @@ mod tests {
 
     #[test]
     fn reads_foreign_error_formats() {
-        assert_eq!(
-            parse_error(r#""boom""#),
-            TaskError::new(TaskErrorKind::Unknown, "boom")
-        );
-        assert_eq!(
-            parse_error("[1]"),
-            TaskError::new(TaskErrorKind::Unknown, "[1]")
-        );
-        assert_eq!(
-            parse_error("{}"),
-            TaskError::new(TaskErrorKind::Unknown, "{}")
-        );
+        assert_eq!(parse_error(r#""boom""#), TaskError::new(TaskErrorKind::Unknown, "boom"));
+        assert_eq!(parse_error("[1]"), TaskError::new(TaskErrorKind::Unknown, "[1]"));
+        assert_eq!(parse_error("{}"), TaskError::new(TaskErrorKind::Unknown, "{}"));
 
         let foreign = parse_error(r#"{"kind":"ZeroDivisionError","message":"division by zero"}"#);
         assert_eq!(foreign.kind, TaskErrorKind::Unknown);

@@ -46,10 +46,7 @@ pub(super) fn resolve_event_type(name: &str) -> Option<EventType> {
 }
 
 fn find_alias(name: &str) -> Option<EventType> {
-    ALIASES
-        .iter()
-        .find(|(alias, _)| *alias == name)
-        .map(|(_, kind)| *kind)
+    ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, kind)| *kind)
 }
 
 const ALIASES: &[(&str, EventType)] = &[

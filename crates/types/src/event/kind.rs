@@ -284,8 +284,7 @@ mod tests {
                 format!(
                     "{kind:<40} {:?}, {}",
                     kind.event_class(),
-                    kind.default_status()
-                        .map_or("as given", EventStatus::as_str)
+                    kind.default_status().map_or("as given", EventStatus::as_str)
                 )
             })
             .collect();
@@ -307,10 +306,7 @@ mod tests {
 
     #[test]
     fn terminal_types_have_execution_status() {
-        let ends: Vec<_> = EventType::ALL
-            .iter()
-            .filter(|kind| kind.is_terminal())
-            .collect();
+        let ends: Vec<_> = EventType::ALL.iter().filter(|kind| kind.is_terminal()).collect();
         assert_eq!(ends.len(), 3);
         for kind in ends {
             let status = kind.terminal_status().unwrap();

@@ -32,9 +32,7 @@ impl<T: TypedId> Visitor<'_> for IdVisitor<T> {
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        Snowflake::new(number)
-            .map(T::from_snowflake)
-            .map_err(E::custom)
+        Snowflake::new(number).map(T::from_snowflake).map_err(E::custom)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
@@ -45,9 +43,7 @@ impl<T: TypedId> Visitor<'_> for IdVisitor<T> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        Snowflake::parse(text)
-            .map(T::from_snowflake)
-            .map_err(E::custom)
+        Snowflake::parse(text).map(T::from_snowflake).map_err(E::custom)
     }
 }
 
@@ -138,10 +134,7 @@ mod tests {
     fn rejects_invalid_ids() {
         for wrong in ["0", "true", "{}", "18446744073709551615"] {
             let json = format!(r#"{{"event_id":{wrong},"outbox_ids":[]}}"#);
-            assert!(
-                serde_json::from_str::<NumericIdRow>(&json).is_err(),
-                "{wrong}"
-            );
+            assert!(serde_json::from_str::<NumericIdRow>(&json).is_err(), "{wrong}");
         }
     }
 }

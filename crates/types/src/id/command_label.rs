@@ -73,11 +73,7 @@ mod tests {
 
     #[test]
     fn label_round_trips() {
-        for text in [
-            "12:load:34",
-            "12:load-2:34:i0",
-            "1:_:1:i18446744073709551615",
-        ] {
+        for text in ["12:load:34", "12:load-2:34:i0", "1:_:1:i18446744073709551615"] {
             assert_eq!(text.parse::<CommandLabel>().unwrap().to_string(), text);
         }
     }

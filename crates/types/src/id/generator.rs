@@ -75,11 +75,7 @@ impl IdGenerator {
             // this machine.
             ((marked_tick + 1) << SEQUENCE_BITS) - 1
         };
-        Self {
-            machine,
-            count,
-            high_water,
-        }
+        Self { machine, count, high_water }
     }
 
     /// Returns the machine that the generator creates ids for.
@@ -96,13 +92,9 @@ impl IdGenerator {
     pub fn next(&mut self, now_unix_ms: i64) -> Result<Snowflake, ClockError> {
         let now_tick = now_unix_ms.saturating_sub(EPOCH_UNIX_MS);
         if now_tick < 0 {
-            return Err(ClockError::BeforeStart {
-                unix_ms: now_unix_ms,
-            });
+            return Err(ClockError::BeforeStart { unix_ms: now_unix_ms });
         }
-        let past_the_end = ClockError::AfterEnd {
-            unix_ms: now_unix_ms,
-        };
+        let past_the_end = ClockError::AfterEnd { unix_ms: now_unix_ms };
         if now_tick > LAST_TICK {
             return Err(past_the_end);
         }
@@ -152,10 +144,7 @@ mod tests {
         let base = (90_000_000_000 << 22) + (5 << 12);
         assert_eq!(generator.next(NOW_UNIX_MS).unwrap().get(), base);
         assert_eq!(generator.next(NOW_UNIX_MS).unwrap().get(), base + 1);
-        assert_eq!(
-            generator.next(NOW_UNIX_MS + 1).unwrap().get(),
-            base + (1 << 22)
-        );
+        assert_eq!(generator.next(NOW_UNIX_MS + 1).unwrap().get(), base + (1 << 22));
         let typed: ExecutionId = generator.next_id(NOW_UNIX_MS + 1).unwrap();
         assert_eq!(typed.get(), base + (1 << 22) + 1);
     }
@@ -193,16 +182,10 @@ mod tests {
     fn rejects_clocks_out_of_range() {
         let mut generator = new_generator();
         for unix_ms in [i64::MIN, 0, EPOCH_UNIX_MS - 1] {
-            assert_eq!(
-                generator.next(unix_ms),
-                Err(ClockError::BeforeStart { unix_ms })
-            );
+            assert_eq!(generator.next(unix_ms), Err(ClockError::BeforeStart { unix_ms }));
         }
         for unix_ms in [i64::MAX, EPOCH_UNIX_MS + LAST_TICK + 1] {
-            assert_eq!(
-                generator.next(unix_ms),
-                Err(ClockError::AfterEnd { unix_ms })
-            );
+            assert_eq!(generator.next(unix_ms), Err(ClockError::AfterEnd { unix_ms }));
         }
     }
 
@@ -214,15 +197,9 @@ mod tests {
             generator.next(last).unwrap();
         }
         assert_eq!(generator.high_water().get(), i64::MAX);
-        assert_eq!(
-            generator.next(last),
-            Err(ClockError::AfterEnd { unix_ms: last })
-        );
+        assert_eq!(generator.next(last), Err(ClockError::AfterEnd { unix_ms: last }));
         let mut restarted = IdGenerator::new(machine_id(0), HighWaterMark::new(i64::MAX));
-        assert_eq!(
-            restarted.next(last),
-            Err(ClockError::AfterEnd { unix_ms: last })
-        );
+        assert_eq!(restarted.next(last), Err(ClockError::AfterEnd { unix_ms: last }));
     }
 
     #[test]
@@ -231,12 +208,7 @@ mod tests {
         first.next(NOW_UNIX_MS).unwrap();
         let mut second = IdGenerator::new(machine_id(5), first.high_water());
         let one_hour_earlier = NOW_UNIX_MS - 3_600_000;
-        assert_eq!(
-            second.next(one_hour_earlier),
-            Err(ClockError::Behind {
-                behind_ms: 3_600_001
-            })
-        );
+        assert_eq!(second.next(one_hour_earlier), Err(ClockError::Behind { behind_ms: 3_600_001 }));
         assert!(second.next(NOW_UNIX_MS - MAX_BORROW_MS + 1).is_ok());
     }
 
@@ -251,10 +223,7 @@ mod tests {
         // A few bursts exhaust whole milliseconds. The other actions are cheap.
         let times = prop_oneof![9 => 1_u32..20, 1 => 4000_u32..9000];
         let generate = (-8000_i64..9000, times).prop_map(|(clock_moves_ms, times)| {
-            GeneratorAction::Generate {
-                clock_moves_ms,
-                times,
-            }
+            GeneratorAction::Generate { clock_moves_ms, times }
         });
         prop::collection::vec(
             prop_oneof![4 => generate, 1 => Just(GeneratorAction::Restart)],

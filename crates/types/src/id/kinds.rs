@@ -269,22 +269,11 @@ mod tests {
             assert_eq!(id.get(), 9_007_199_254_740_993);
             assert_eq!(serde_json::to_string(&id).unwrap(), "\"9007199254740993\"");
         }
-        for wrong in [
-            "0",
-            "-1",
-            "1.5",
-            "\"\"",
-            "\"x\"",
-            "null",
-            "[]",
-            "18446744073709551615",
-        ] {
+        for wrong in ["0", "-1", "1.5", "\"\"", "\"x\"", "null", "[]", "18446744073709551615"] {
             assert!(serde_json::from_str::<EventId>(wrong).is_err(), "{wrong}");
         }
         assert_eq!(
-            serde_json::from_str::<EventId>("\"run-7\"")
-                .unwrap_err()
-                .to_string(),
+            serde_json::from_str::<EventId>("\"run-7\"").unwrap_err().to_string(),
             "`run-7` is not an id: an id is a positive whole number of at most 19 digits \
              at line 1 column 7"
         );

@@ -12,10 +12,7 @@ pub struct MachineId(u16);
 
 /// Error for a text that is not a machine id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is not a machine id: expected a whole number from 0 to {}",
-    MachineId::MAX
-)]
+#[error("`{text}` is not a machine id: expected a whole number from 0 to {}", MachineId::MAX)]
 pub struct MachineIdError {
     text: String,
 }
@@ -32,9 +29,7 @@ impl MachineId {
     /// Creates a machine id from its number.
     pub fn new(number: u16) -> Result<Self, MachineIdError> {
         if number > Self::MAX.0 {
-            return Err(MachineIdError {
-                text: number.to_string(),
-            });
+            return Err(MachineIdError { text: number.to_string() });
         }
         Ok(Self(number))
     }
@@ -54,9 +49,7 @@ impl FromStr for MachineId {
     type Err = MachineIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || MachineIdError {
-            text: excerpt(text),
-        };
+        let error = || MachineIdError { text: excerpt(text) };
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(error());
         }

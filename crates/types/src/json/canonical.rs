@@ -28,9 +28,7 @@ pub fn to_canonical(value: &(impl WriteCanonical + ?Sized)) -> Vec<u8> {
 impl CanonicalWriter {
     /// Creates a writer with capacity for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self {
-            text: Vec::with_capacity(bytes),
-        }
+        Self { text: Vec::with_capacity(bytes) }
     }
 
     /// Returns the text written so far.
@@ -60,8 +58,7 @@ impl CanonicalWriter {
 
     /// Writes a bool.
     pub fn write_bool(&mut self, value: bool) {
-        self.text
-            .extend_from_slice(if value { b"true" } else { b"false" });
+        self.text.extend_from_slice(if value { b"true" } else { b"false" });
     }
 
     /// Writes a signed integer as exact digits.
@@ -76,8 +73,7 @@ impl CanonicalWriter {
 
     /// Writes a finite number that is not a 64-bit integer.
     fn write_float(&mut self, value: f64) {
-        self.text
-            .extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
+        self.text.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
     }
 
     /// Writes a string with the escapes of RFC 8785: the short ones, and `\u00xx` for other control
@@ -122,11 +118,7 @@ impl CanonicalWriter {
     /// Starts an object. Its fields must be written in sorted order.
     pub fn begin_object(&mut self) -> CanonicalObject<'_> {
         self.text.push(b'{');
-        CanonicalObject {
-            writer: self,
-            is_empty: true,
-            last_key: None,
-        }
+        CanonicalObject { writer: self, is_empty: true, last_key: None }
     }
 
     fn write_escape(&mut self, byte: u8) {
@@ -148,8 +140,7 @@ impl CanonicalWriter {
     }
 
     fn write_digits(&mut self, value: impl itoa::Integer) {
-        self.text
-            .extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 }
 

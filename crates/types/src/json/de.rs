@@ -42,10 +42,7 @@ fn to_parse_error(error: &serde_json::Error) -> JsonParseError {
 }
 
 fn without_position(message: &str) -> String {
-    message
-        .rsplit_once(" at line ")
-        .map_or(message, |(head, _)| head)
-        .to_owned()
+    message.rsplit_once(" at line ").map_or(message, |(head, _)| head).to_owned()
 }
 
 impl<'de> Deserialize<'de> for Json {
@@ -65,9 +62,7 @@ impl ValueSeed {
         if self.depth >= MAX_JSON_DEPTH {
             return Err(E::custom(JsonValueError::TooDeep));
         }
-        Ok(Self {
-            depth: self.depth + 1,
-        })
+        Ok(Self { depth: self.depth + 1 })
     }
 }
 

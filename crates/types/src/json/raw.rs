@@ -181,11 +181,7 @@ impl<'j> JsonScanner<'j> {
     fn expect_end(mut self) -> Result<(), InvalidJson> {
         self.at += 1;
         self.skip_blanks();
-        if self.at == self.text.len() {
-            Ok(())
-        } else {
-            Err(InvalidJson)
-        }
+        if self.at == self.text.len() { Ok(()) } else { Err(InvalidJson) }
     }
 
     fn peek_byte(&self) -> Option<u8> {
@@ -220,11 +216,7 @@ impl<'j> JsonScanner<'j> {
         self.expect_byte(b'"')?;
         loop {
             let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
-            self.at += self
-                .remaining_bytes()
-                .iter()
-                .position(is_end)
-                .ok_or(InvalidJson)?;
+            self.at += self.remaining_bytes().iter().position(is_end).ok_or(InvalidJson)?;
             if self.peek_byte() == Some(b'"') {
                 self.at += 1;
                 return self.slice_from(from);
@@ -246,11 +238,7 @@ impl<'j> JsonScanner<'j> {
             }
         }
         let value = self.slice_from(from)?;
-        if value.is_empty() {
-            Err(InvalidJson)
-        } else {
-            Ok(value)
-        }
+        if value.is_empty() { Err(InvalidJson) } else { Ok(value) }
     }
 
     /// Skips an object or a list of any depth.
@@ -258,11 +246,7 @@ impl<'j> JsonScanner<'j> {
         let mut depth = 0_usize;
         loop {
             let is_mark = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
-            self.at += self
-                .remaining_bytes()
-                .iter()
-                .position(is_mark)
-                .ok_or(InvalidJson)?;
+            self.at += self.remaining_bytes().iter().position(is_mark).ok_or(InvalidJson)?;
             match self.peek_byte() {
                 Some(b'"') => {
                     self.scan_string()?;

@@ -50,14 +50,8 @@ fn integers_are_exact() {
         assert_eq!(canonical_text(digits), digits);
     }
     // Larger integers do not fit 64 bits and are printed as floats.
-    assert_eq!(
-        canonical_text("18446744073709551616"),
-        "18446744073709552000"
-    );
-    assert_eq!(
-        canonical_text("-9223372036854775809"),
-        "-9223372036854775808"
-    );
+    assert_eq!(canonical_text("18446744073709551616"), "18446744073709552000");
+    assert_eq!(canonical_text("-9223372036854775809"), "-9223372036854775808");
 }
 
 #[test]
@@ -103,11 +97,7 @@ fn floats_are_printed_as_in_rfc_8785() {
     ] {
         let value = f64::from_bits(bits);
         assert_eq!(Json::from_f64(value).unwrap().to_string(), text);
-        assert_eq!(
-            parse_json(text),
-            Json::from_f64(value).unwrap(),
-            "{text} reads back"
-        );
+        assert_eq!(parse_json(text), Json::from_f64(value).unwrap(), "{text} reads back");
     }
     for (form, text) in [
         ("1e21", "1e+21"),
@@ -127,41 +117,22 @@ fn escapes_only_required_characters() {
         canonical_text(r#""\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/""#),
         r#""€$\u000f\nA'B\"\\\\\"/""#
     );
-    assert_eq!(
-        canonical_text(r#""\b\t\n\f\r\u001f\u007f""#),
-        "\"\\b\\t\\n\\f\\r\\u001f\u{7f}\""
-    );
+    assert_eq!(canonical_text(r#""\b\t\n\f\r\u001f\u007f""#), "\"\\b\\t\\n\\f\\r\\u001f\u{7f}\"");
     assert_eq!(canonical_text(r#""\ud83d\ude00""#), "\"\u{1F600}\"");
 }
 
 #[test]
 fn rejects_values_the_log_cannot_store() {
-    assert_eq!(
-        parse_error(r#"["a\u0000b"]"#),
-        "text contains a NUL character at line 1 column 11"
-    );
+    assert_eq!(parse_error(r#"["a\u0000b"]"#), "text contains a NUL character at line 1 column 11");
     assert!(parse_error(r#"{"a\u0000":1}"#).contains("NUL"));
     assert!(parse_error(r#"{"a":1,"b":{"c":1,"c":2}}"#).contains("duplicate key \"c\""));
     assert!(parse_error("1e999").contains("out of range"));
-    for text in [
-        "NaN",
-        "Infinity",
-        "01",
-        "1.",
-        "",
-        "[1,]",
-        "{} {}",
-        "'a'",
-        "\"\\ud800\"",
-    ] {
+    for text in ["NaN", "Infinity", "01", "1.", "", "[1,]", "{} {}", "'a'", "\"\\ud800\""] {
         assert!(parse(text.as_bytes()).is_err(), "{text}");
     }
     assert!(parse(b"\"\xff\"").is_err());
     assert_eq!(Json::from_f64(f64::NAN), Err(JsonValueError::NotFinite));
-    assert_eq!(
-        Json::from_f64(f64::NEG_INFINITY),
-        Err(JsonValueError::NotFinite)
-    );
+    assert_eq!(Json::from_f64(f64::NEG_INFINITY), Err(JsonValueError::NotFinite));
     assert_eq!(Json::from_i128(1 << 64), Err(JsonValueError::TooBig));
     assert_eq!(Json::text("a\0b"), Err(JsonValueError::Nul));
 }
@@ -187,10 +158,7 @@ fn parse_error_has_line_and_column() {
 fn parsed_and_built_values_are_equal() {
     let parsed = parse_json(r#"{"b":2,"a":[1,"x"]}"#);
     let built = Json::object([
-        (
-            "a",
-            Json::list([Json::from_f64(1.0).unwrap(), Json::from("x")]),
-        ),
+        ("a", Json::list([Json::from_f64(1.0).unwrap(), Json::from("x")])),
         ("b", Json::from(2_u64)),
     ]);
     assert_eq!(parsed, built);
@@ -206,17 +174,12 @@ fn writer_produces_canonical_text() {
         .write_optional("b", None::<&String>)
         .write_optional("c", Some(&true))
         .write_field("d", "x\"y");
-    object
-        .write_key("e")
-        .write_list([1_u64, u64::MAX], CanonicalWriter::write_uint);
+    object.write_key("e").write_list([1_u64, u64::MAX], CanonicalWriter::write_uint);
     drop(object.write_key("f").begin_object());
     object.write_key("g").write_null();
     drop(object);
     let text = String::from_utf8(writer.into_bytes()).unwrap();
-    assert_eq!(
-        text,
-        r#"{"a":1,"c":true,"d":"x\"y","e":[1,18446744073709551615],"f":{},"g":null}"#
-    );
+    assert_eq!(text, r#"{"a":1,"c":true,"d":"x\"y","e":[1,18446744073709551615],"f":{},"g":null}"#);
     assert_eq!(canonical_text(&text), text);
 }
 
@@ -224,10 +187,7 @@ fn writer_produces_canonical_text() {
 #[should_panic(expected = "canonical keys must be in ascending order")]
 fn writer_panics_on_unsorted_keys() {
     let mut writer = CanonicalWriter::default();
-    writer
-        .begin_object()
-        .write_field("b", &1_i64)
-        .write_field("a", &2_i64);
+    writer.begin_object().write_field("b", &1_i64).write_field("a", &2_i64);
 }
 
 #[test]
@@ -247,10 +207,7 @@ fn accessors_return_typed_values() {
     assert_eq!(a.get("absent"), None);
     assert_eq!(a.as_map().unwrap().len(), 6);
     assert_eq!(Json::from("a\0b").as_str(), Some("a\u{FFFD}b"));
-    assert_eq!(
-        Json::object([("a\0b", Json::Null)]).to_string(),
-        "{\"a\u{FFFD}b\":null}"
-    );
+    assert_eq!(Json::object([("a\0b", Json::Null)]).to_string(), "{\"a\u{FFFD}b\":null}");
     assert_eq!(Json::from(None::<bool>), Json::Null);
 }
 
@@ -328,11 +285,7 @@ fn rejects_invalid_raw_text() {
         "{a:1}",
         "{\"\\x\":1}",
     ] {
-        assert_eq!(
-            JsonRef::Text(text).for_each_field(|_, _| {}),
-            Err(InvalidJson),
-            "{text}"
-        );
+        assert_eq!(JsonRef::Text(text).for_each_field(|_, _| {}), Err(InvalidJson), "{text}");
     }
 }
 

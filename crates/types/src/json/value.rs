@@ -137,29 +137,17 @@ impl Json {
 
     /// Returns the string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
-        if let Self::Str(text) = self {
-            Some(text)
-        } else {
-            None
-        }
+        if let Self::Str(text) = self { Some(text) } else { None }
     }
 
     /// Returns the bool, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
-        if let Self::Bool(value) = self {
-            Some(*value)
-        } else {
-            None
-        }
+        if let Self::Bool(value) = self { Some(*value) } else { None }
     }
 
     /// Returns the integer, if this is one that fits `i64`.
     pub fn as_i64(&self) -> Option<i64> {
-        if let Self::Int(value) = self {
-            Some(*value)
-        } else {
-            None
-        }
+        if let Self::Int(value) = self { Some(*value) } else { None }
     }
 
     /// Returns the integer, if this is one that is not negative.
@@ -177,10 +165,7 @@ impl Json {
     }
 
     /// Returns the number as a float, if this is a number. Integers above 2^53 lose precision.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "documented; callers need an approximate value"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "documented; callers need an approximate value")]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -192,20 +177,12 @@ impl Json {
 
     /// Returns the items, if this is a list.
     pub fn as_list(&self) -> Option<&[Self]> {
-        if let Self::List(items) = self {
-            Some(items)
-        } else {
-            None
-        }
+        if let Self::List(items) = self { Some(items) } else { None }
     }
 
     /// Returns the fields, if this is an object.
     pub fn as_map(&self) -> Option<&JsonMap> {
-        if let Self::Map(map) = self {
-            Some(map)
-        } else {
-            None
-        }
+        if let Self::Map(map) = self { Some(map) } else { None }
     }
 
     /// Returns the value of a key, if this is an object that has it.

@@ -42,11 +42,7 @@ impl ChainHash {
     /// Returns the link of a record that comes next.
     #[must_use]
     pub fn next_for_record(&self, record: &EventRecord) -> Self {
-        self.next(
-            record.seq,
-            record.ingest_time,
-            &record.event.envelope_checksum(),
-        )
+        self.next(record.seq, record.ingest_time, &record.event.envelope_checksum())
     }
 }
 
@@ -128,9 +124,7 @@ impl ChainVerifier {
     pub fn verify_event(&mut self, stored: &StoredEvent) -> Result<(), ChainError> {
         let link = self.expected_link(&stored.record)?;
         if link != stored.chain {
-            return Err(ChainError::Modified {
-                seq: stored.record.seq,
-            });
+            return Err(ChainError::Modified { seq: stored.record.seq });
         }
         self.advance_to(stored.record.seq, link);
         Ok(())
@@ -147,10 +141,7 @@ impl ChainVerifier {
     fn expected_link(&self, record: &EventRecord) -> Result<ChainHash, ChainError> {
         let expected = self.version.next_seq();
         if record.seq != expected {
-            return Err(ChainError::Gap {
-                expected,
-                found: record.seq,
-            });
+            return Err(ChainError::Gap { expected, found: record.seq });
         }
         Ok(self.head.next_for_record(record))
     }

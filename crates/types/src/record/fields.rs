@@ -54,11 +54,7 @@ where
     sink.write("event_id", &event.event_id);
     // The envelope has the producer's time only if it differs from the creation time.
     let has_own_time = event.event_time != event.created_at;
-    sink.write_if(
-        body.is_some() || has_own_time,
-        "event_time",
-        &event.event_time,
-    );
+    sink.write_if(body.is_some() || has_own_time, "event_time", &event.event_time);
     sink.write("event_type", &event.event_type);
     sink.write("execution_id", &event.execution_id);
     sink.write("extra", &projected.extra);

@@ -139,21 +139,9 @@ mod tests {
 
     #[test]
     fn feed_is_ordered_by_transaction_then_position() {
-        let late_row = FeedPosition {
-            tx: 7,
-            position: 90,
-        };
-        let early_row = FeedPosition {
-            tx: 8,
-            position: 12,
-        };
+        let late_row = FeedPosition { tx: 7, position: 90 };
+        let early_row = FeedPosition { tx: 8, position: 12 };
         assert!(late_row < early_row);
-        assert!(
-            early_row
-                < FeedPosition {
-                    tx: 8,
-                    position: 13
-                }
-        );
+        assert!(early_row < FeedPosition { tx: 8, position: 13 });
     }
 }

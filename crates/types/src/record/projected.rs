@@ -61,10 +61,7 @@ pub struct EventRejection {
 
 impl From<RecordError> for EventRejection {
     fn from(error: RecordError) -> Self {
-        Self {
-            code: RejectCode::BadValue,
-            message: error.to_string(),
-        }
+        Self { code: RejectCode::BadValue, message: error.to_string() }
     }
 }
 
@@ -74,15 +71,12 @@ pub fn parse_projected_event(
     context: &ProjectionContext,
 ) -> Result<ProjectedEvent, EventRejection> {
     let mut fields = JsonFields::from_json(envelope)?;
-    let event_id = fields
-        .take_id("event_id", MismatchPolicy::Reject)?
-        .ok_or(EventRejection {
-            code: RejectCode::BadValue,
-            message: "the event has no event_id".to_owned(),
-        })?;
-    let execution_id = fields
-        .take_id("execution_id", MismatchPolicy::Reject)?
-        .ok_or(EventRejection {
+    let event_id = fields.take_id("event_id", MismatchPolicy::Reject)?.ok_or(EventRejection {
+        code: RejectCode::BadValue,
+        message: "the event has no event_id".to_owned(),
+    })?;
+    let execution_id =
+        fields.take_id("execution_id", MismatchPolicy::Reject)?.ok_or(EventRejection {
             code: RejectCode::MissingExecutionId,
             message: "the event has no execution_id".to_owned(),
         })?;
@@ -97,14 +91,7 @@ pub fn parse_projected_event(
     let own_command = take_command_id(&mut fields)?;
     let command_id = own_command.or_else(|| command_id_from_meta(envelope));
     // Fields that only the log of origin can assign.
-    for field in [
-        "seq",
-        "position",
-        "tx",
-        "chain",
-        "ingest_time",
-        "envelope_checksum",
-    ] {
+    for field in ["seq", "position", "tx", "chain", "ingest_time", "envelope_checksum"] {
         fields.drop_field(field);
     }
     let event = NewEvent {
@@ -119,10 +106,7 @@ pub fn parse_projected_event(
         event: event.fill_from_fields(fields, MismatchPolicy::KeepAsExtra)?,
         envelope_tenant,
         envelope_organization,
-        defaulted: DefaultedFields {
-            command_id: own_command.is_none(),
-            ..times.defaulted
-        },
+        defaulted: DefaultedFields { command_id: own_command.is_none(), ..times.defaulted },
     })
 }
 
@@ -148,14 +132,12 @@ fn check_not_in_future(
 /// Takes the command id of the event. A text that is not one of our command ids is left in the
 /// fields.
 fn take_command_id(fields: &mut JsonFields) -> Result<Option<CommandId>, RecordError> {
-    fields.take_field(
-        "command_id",
-        MismatchPolicy::KeepAsExtra,
-        |value| match value.as_str().map(CommandId::from_digits_or_label) {
+    fields.take_field("command_id", MismatchPolicy::KeepAsExtra, |value| {
+        match value.as_str().map(CommandId::from_digits_or_label) {
             Some(Ok(id)) => Ok(id),
             Some(Err(_)) | None => Ok(CommandId::from_json(value)?),
-        },
-    )
+        }
+    })
 }
 
 /// Returns the command id in the metadata.
@@ -193,9 +175,7 @@ impl EventTimes {
         let event_time = producer_time.unwrap_or(now);
         Ok(Self {
             event_time,
-            created_at: plausible_creation
-                .or_else(|| plausible(event_time))
-                .unwrap_or(now),
+            created_at: plausible_creation.or_else(|| plausible(event_time)).unwrap_or(now),
             defaulted: DefaultedFields {
                 event_time: producer_time.is_none(),
                 created_at: plausible_creation.is_none(),
@@ -219,9 +199,8 @@ impl ProjectedEvent {
         if self.defaulted.command_id {
             event.command_id = stored.event.command_id;
         }
-        let stored_checksum = stored
-            .envelope_checksum
-            .unwrap_or_else(|| stored.event.envelope_checksum());
+        let stored_checksum =
+            stored.envelope_checksum.unwrap_or_else(|| stored.event.envelope_checksum());
         event.envelope_checksum() == stored_checksum
     }
 }

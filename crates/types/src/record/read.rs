@@ -96,9 +96,7 @@ type FieldResult<T> = Result<Option<T>, RecordError>;
 
 impl JsonFields {
     pub(super) fn from_json(value: &Json) -> Result<Self, RecordError> {
-        let map = value
-            .as_map()
-            .ok_or(RecordError::NotAnObject(value.type_name()))?;
+        let map = value.as_map().ok_or(RecordError::NotAnObject(value.type_name()))?;
         // A null is equivalent to an absent field.
         let rest = map
             .iter()
@@ -136,9 +134,7 @@ impl JsonFields {
         field: &'static str,
         on_mismatch: MismatchPolicy,
     ) -> FieldResult<Text> {
-        self.take_field(field, on_mismatch, |value| {
-            Ok(Text::new(str_from_json(value)?)?)
-        })
+        self.take_field(field, on_mismatch, |value| Ok(Text::new(str_from_json(value)?)?))
     }
 
     pub(super) fn take_id<T: TypedId>(
@@ -177,17 +173,13 @@ impl JsonFields {
 }
 
 pub(super) fn str_from_json(value: &Json) -> Result<&str, FieldError> {
-    value.as_str().ok_or(FieldError::Type {
-        expected: "a text",
-        found: value.type_name(),
-    })
+    value.as_str().ok_or(FieldError::Type { expected: "a text", found: value.type_name() })
 }
 
 fn integer_from_json(value: &Json) -> Result<i64, FieldError> {
-    value.as_i64().ok_or(FieldError::Type {
-        expected: "a 64-bit integer",
-        found: value.type_name(),
-    })
+    value
+        .as_i64()
+        .ok_or(FieldError::Type { expected: "a 64-bit integer", found: value.type_name() })
 }
 
 fn elapsed_from_json(value: &Json) -> Result<ElapsedTime, FieldError> {
@@ -222,9 +214,7 @@ impl NewEvent {
         use MismatchPolicy::Reject;
 
         let status = |value: &Json| Ok(StatusName::parse(str_from_json(value)?)?);
-        self.status = fields
-            .take_field("status", Reject, status)?
-            .unwrap_or_default();
+        self.status = fields.take_field("status", Reject, status)?.unwrap_or_default();
         self.node_id = fields.take_text("node_id", Reject)?;
         self.node_name = fields.take_text("node_name", Reject)?;
         self.node_type = fields.take_text("node_type", Reject)?;
@@ -270,10 +260,7 @@ impl NewEvent {
 }
 
 fn require_field<T>(field: &'static str, value: FieldResult<T>) -> Result<T, RecordError> {
-    value?.ok_or(RecordError::Field {
-        field,
-        problem: FieldError::Missing,
-    })
+    value?.ok_or(RecordError::Field { field, problem: FieldError::Missing })
 }
 
 impl EventRecord {
@@ -293,18 +280,14 @@ impl EventRecord {
             require_field("created_at", fields.take_field("created_at", Reject, time))?,
         );
         let event_time = fields.take_field("event_time", Reject, time)?;
-        let tenant = fields.take_field("tenant_id", Reject, |value| {
-            Ok(str_from_json(value)?.parse()?)
-        })?;
-        let organization = fields.take_field("organization_id", Reject, |value| {
-            Ok(str_from_json(value)?.parse()?)
-        })?;
+        let tenant =
+            fields.take_field("tenant_id", Reject, |value| Ok(str_from_json(value)?.parse()?))?;
+        let organization = fields
+            .take_field("organization_id", Reject, |value| Ok(str_from_json(value)?.parse()?))?;
         let command_id = fields.take_id("command_id", Reject)?;
         let seq = require_field("seq", fields.take_field("seq", Reject, seq))?;
-        let ingest_time = require_field(
-            "ingest_time",
-            fields.take_field("ingest_time", Reject, time),
-        )?;
+        let ingest_time =
+            require_field("ingest_time", fields.take_field("ingest_time", Reject, time))?;
         let envelope_checksum = fields.take_field("envelope_checksum", Reject, digest)?;
         let event = NewEvent {
             event_time: event_time.unwrap_or(event.created_at),

@@ -11,19 +11,13 @@ pub(super) fn base64_forms(bytes: &[u8]) -> impl Iterator<Item = String> {
         padded.extend(bytes);
         let first = (shift * 8).div_ceil(6);
         let last = padded.len() * 8 / 6;
-        to_sextets(&padded)
-            .take(last)
-            .skip(first)
-            .collect::<Vec<usize>>()
+        to_sextets(&padded).take(last).skip(first).collect::<Vec<usize>>()
     });
     let long_enough = shifted.filter(|sextets| sextets.len() >= MIN_SECRET_CHARS);
     long_enough.flat_map(|sextets| {
         ["+/", "-_"].map(|ends| {
-            let alphabet: Vec<char> = ('A'..='Z')
-                .chain('a'..='z')
-                .chain('0'..='9')
-                .chain(ends.chars())
-                .collect();
+            let alphabet: Vec<char> =
+                ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(ends.chars()).collect();
             sextets.iter().map(|sextet| alphabet[*sextet]).collect()
         })
     })

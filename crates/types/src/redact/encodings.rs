@@ -74,12 +74,7 @@ impl<'t> PatternMatcher<'t> {
     pub(super) fn match_end(&mut self, start: usize) -> Option<usize> {
         let mut found = None;
         self.partial.clear();
-        self.partial.push(PartialMatch {
-            at: start,
-            depth: 0,
-            first: 0,
-            end: self.patterns.len(),
-        });
+        self.partial.push(PartialMatch { at: start, depth: 0, first: 0, end: self.patterns.len() });
         for count in 1_usize.. {
             self.advance(count);
             if self.partial.is_empty() {
@@ -108,8 +103,7 @@ impl<'t> PatternMatcher<'t> {
             let next = (count > 1).then(|| skip_line_break(self.text.as_bytes(), partial.at));
             for at in std::iter::once(partial.at).chain(next.flatten()) {
                 decode_chars(self.text, at, |character, at| {
-                    self.next_partial
-                        .extend(extend_match(self.patterns, partial, character, at));
+                    self.next_partial.extend(extend_match(self.patterns, partial, character, at));
                 });
             }
         }
@@ -234,9 +228,7 @@ fn decode_unicode_escape(rest: &[u8]) -> Option<(char, usize)> {
 fn decode_utf16_unit(rest: &[u8]) -> Option<(u16, usize)> {
     let backslashes = count_backslashes(rest);
     let is_unit = backslashes > 0 && rest.get(backslashes) == Some(&b'u');
-    let digits = rest
-        .get(backslashes + 1..backslashes + 5)
-        .filter(|_| is_unit)?;
+    let digits = rest.get(backslashes + 1..backslashes + 5).filter(|_| is_unit)?;
     Some((parse_hex_u16(digits)?, backslashes + 5))
 }
 
@@ -247,9 +239,7 @@ fn count_backslashes(rest: &[u8]) -> usize {
 
 fn parse_hex_u16(digits: &[u8]) -> Option<u16> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let number = digits
-        .iter()
-        .try_fold(0, |sum, byte| Some(sum * 16 + digit(byte)?))?;
+    let number = digits.iter().try_fold(0, |sum, byte| Some(sum * 16 + digit(byte)?))?;
     u16::try_from(number).ok()
 }
 

@@ -14,10 +14,7 @@ const MAX_EXECUTIONS: usize = 4_096;
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Maximum secrets that are redacted in all data of an execution. Further secrets of the execution
 /// are redacted only where they are used.
-const MAX_SECRETS_PER_EXECUTION: SecretLimits = SecretLimits {
-    texts: 2_000,
-    bytes: 256 << 10,
-};
+const MAX_SECRETS_PER_EXECUTION: SecretLimits = SecretLimits { texts: 2_000, bytes: 256 << 10 };
 
 /// Secrets to redact in all data of an execution, by execution id.
 #[derive(Default)]
@@ -61,12 +58,8 @@ impl ExecutionSecretSet {
 
 impl Drop for ExecutionSecretSet {
     fn drop(&mut self) {
-        let secrets = self
-            .secrets
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.total_bytes
-            .fetch_sub(secrets.memory_bytes(), Ordering::Relaxed);
+        let secrets = self.secrets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.total_bytes.fetch_sub(secrets.memory_bytes(), Ordering::Relaxed);
     }
 }
 
@@ -76,13 +69,10 @@ impl ExecutionSecretRegistry {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.use_counter += 1;
         let use_count = state.use_counter;
-        state
-            .by_id
-            .get_mut(&execution_id)
-            .map_or_else(SecretSet::default, |entry| {
-                entry.last_used = use_count;
-                entry.secrets.current_secrets()
-            })
+        state.by_id.get_mut(&execution_id).map_or_else(SecretSet::default, |entry| {
+            entry.last_used = use_count;
+            entry.secrets.current_secrets()
+        })
     }
 
     /// Returns the shared set of an execution, for a task that starts to work for it.
@@ -91,16 +81,10 @@ impl ExecutionSecretRegistry {
         state.use_counter += 1;
         let use_count = state.use_counter;
         let total_bytes = Arc::clone(&state.bytes);
-        let entry = state
-            .by_id
-            .entry(execution_id)
-            .or_insert_with(|| RegistryEntry {
-                secrets: Arc::new(ExecutionSecretSet {
-                    secrets: Mutex::default(),
-                    total_bytes,
-                }),
-                last_used: use_count,
-            });
+        let entry = state.by_id.entry(execution_id).or_insert_with(|| RegistryEntry {
+            secrets: Arc::new(ExecutionSecretSet { secrets: Mutex::default(), total_bytes }),
+            last_used: use_count,
+        });
         entry.last_used = use_count;
         let secrets = Arc::clone(&entry.secrets);
         if state.by_id.len() > MAX_EXECUTIONS {
@@ -109,10 +93,7 @@ impl ExecutionSecretRegistry {
         if state.bytes.load(Ordering::Relaxed) > MAX_TOTAL_BYTES {
             state.evict_largest();
         }
-        SharedSecretSet {
-            own: Arc::default(),
-            execution: secrets,
-        }
+        SharedSecretSet { own: Arc::default(), execution: secrets }
     }
 }
 
@@ -132,11 +113,7 @@ impl RegistryState {
         let idle = entries.filter(|(_, entry)| Arc::strong_count(&entry.secrets) == 1);
         let mut largest: Vec<_> = idle
             .map(|(id, entry)| {
-                (
-                    Reverse(lock_secrets(&entry.secrets.secrets).memory_bytes()),
-                    entry.last_used,
-                    *id,
-                )
+                (Reverse(lock_secrets(&entry.secrets.secrets).memory_bytes()), entry.last_used, *id)
             })
             .collect();
         largest.sort_unstable();
@@ -168,15 +145,10 @@ mod tests {
     #[test]
     fn active_execution_outlives_idle_ones() {
         let registry = ExecutionSecretRegistry::default();
-        registry
-            .get_or_create(execution_id(1))
-            .add_credential(None, &Json::from("sesame-1"));
+        registry.get_or_create(execution_id(1)).add_credential(None, &Json::from("sesame-1"));
         for number in 2..=MAX_EXECUTIONS + 1 {
             registry.get_or_create(execution_id(number));
-            assert!(
-                !registry.secrets_for(execution_id(1)).is_empty(),
-                "{number}"
-            );
+            assert!(!registry.secrets_for(execution_id(1)).is_empty(), "{number}");
         }
         assert!(registry.0.lock().unwrap().by_id.len() <= MAX_EXECUTIONS);
     }
@@ -185,17 +157,13 @@ mod tests {
     fn single_value_is_limited_per_execution() {
         let registry = ExecutionSecretRegistry::default();
         let many = (0..10_000).map(|number| Json::from(format!("sesame-{number}")));
-        registry
-            .get_or_create(execution_id(1))
-            .add_credential(None, &Json::list(many));
+        registry.get_or_create(execution_id(1)).add_credential(None, &Json::list(many));
         assert_eq!(
             registry.secrets_for(execution_id(1)).texts.len(),
             MAX_SECRETS_PER_EXECUTION.texts
         );
         let large = (0..10).map(|number| Json::from(number.to_string().repeat(60_000)));
-        registry
-            .get_or_create(execution_id(2))
-            .add_credential(None, &Json::list(large));
+        registry.get_or_create(execution_id(2)).add_credential(None, &Json::list(large));
         assert_eq!(registry.secrets_for(execution_id(2)).texts.len(), 4);
     }
 
@@ -205,9 +173,7 @@ mod tests {
         let large = Json::from("x".repeat(MAX_SECRETS_PER_EXECUTION.bytes));
         let capacity = MAX_TOTAL_BYTES / MAX_SECRETS_PER_EXECUTION.bytes;
         for number in 1..=capacity * 3 {
-            registry
-                .get_or_create(execution_id(number))
-                .add_credential(None, &large);
+            registry.get_or_create(execution_id(number)).add_credential(None, &large);
         }
         let state = registry.0.lock().unwrap();
         assert!(state.by_id.len() <= capacity + 1, "{}", state.by_id.len());
@@ -218,15 +184,11 @@ mod tests {
     #[test]
     fn largest_executions_are_evicted_first() {
         let registry = ExecutionSecretRegistry::default();
-        registry
-            .get_or_create(execution_id(1))
-            .add_credential(None, &Json::from("sesame-1"));
+        registry.get_or_create(execution_id(1)).add_credential(None, &Json::from("sesame-1"));
         let large = Json::from("x".repeat(MAX_SECRETS_PER_EXECUTION.bytes));
         let capacity = MAX_TOTAL_BYTES / MAX_SECRETS_PER_EXECUTION.bytes;
         for number in 2..=capacity * 3 {
-            registry
-                .get_or_create(execution_id(number))
-                .add_credential(None, &large);
+            registry.get_or_create(execution_id(number)).add_credential(None, &large);
         }
         assert!(!registry.secrets_for(execution_id(1)).is_empty());
         assert!(registry.secrets_for(execution_id(2)).is_empty());
@@ -246,9 +208,7 @@ mod tests {
         let in_use = registry.get_or_create(execution_id(1));
         in_use.add_credential(None, &large);
         for number in 2..=MAX_TOTAL_BYTES / MAX_SECRETS_PER_EXECUTION.bytes * 2 {
-            registry
-                .get_or_create(execution_id(number))
-                .add_credential(None, &large);
+            registry.get_or_create(execution_id(number)).add_credential(None, &large);
         }
         assert!(!registry.secrets_for(execution_id(1)).is_empty());
     }
@@ -257,9 +217,7 @@ mod tests {
     fn size_includes_overhead_per_secret() {
         let registry = ExecutionSecretRegistry::default();
         let many = (1_000..1_100).map(|number| Json::from(format!("sesame-{number}")));
-        registry
-            .get_or_create(execution_id(1))
-            .add_credential(None, &Json::list(many));
+        registry.get_or_create(execution_id(1)).add_credential(None, &Json::list(many));
         let bytes = Arc::clone(&registry.0.lock().unwrap().bytes);
         let expected = 100 * ("sesame-1000".len() + SECRET_OVERHEAD_BYTES);
         assert_eq!(bytes.load(Ordering::Relaxed), expected);

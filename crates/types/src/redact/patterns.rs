@@ -33,10 +33,7 @@ impl SecretPatterns {
         for byte in firsts.chain(ESCAPE_START_BYTES) {
             first_bytes.insert(byte);
         }
-        Self {
-            sorted,
-            first_bytes,
-        }
+        Self { sorted, first_bytes }
     }
 
     /// Returns the ranges of all matches in order. Overlapping matches are merged, so that no part

@@ -84,10 +84,7 @@ mod tests {
             secret_fields_text(Some("postgres"), fields),
             r#"{"db_password":"p","more":"x"}"#
         );
-        assert_eq!(
-            secret_fields_text(None, fields),
-            r#"{"db_password":"p","more":"x"}"#
-        );
+        assert_eq!(secret_fields_text(None, fields), r#"{"db_password":"p","more":"x"}"#);
     }
 
     #[test]
@@ -97,10 +94,7 @@ mod tests {
             (Some("vault"), r#"{"host":"h","user":"u"}"#),
             (None, r#"{"host":"h","user":"u"}"#),
             (None, r#"["a","b"]"#),
-            (
-                Some("postgres"),
-                r#"{"host":"postgres://u:p@h","user":["u"]}"#,
-            ),
+            (Some("postgres"), r#"{"host":"postgres://u:p@h","user":["u"]}"#),
         ] {
             assert_eq!(secret_fields_text(kind, fields), fields);
         }

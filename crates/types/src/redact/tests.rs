@@ -18,27 +18,15 @@ fn redacts_secret_in_every_encoding() {
     let secrets = build_secrets(&["p@ss w\"rd/1"]);
     for (text, expected) in [
         ("p@ss w\"rd/1", "[REDACTED]"),
-        (
-            "{\"password\":\"p@ss w\\\"rd/1\"}",
-            "{\"password\":\"[REDACTED]\"}",
-        ),
-        (
-            "https://h/?p=p%40ss%20w%22rd%2F1&x=1",
-            "https://h/?p=[REDACTED]&x=1",
-        ),
+        ("{\"password\":\"p@ss w\\\"rd/1\"}", "{\"password\":\"[REDACTED]\"}"),
+        ("https://h/?p=p%40ss%20w%22rd%2F1&x=1", "https://h/?p=[REDACTED]&x=1"),
         ("p=p%40ss+w%22rd%2F1", "p=[REDACTED]"),
         ("p%40ss%20w%22rd%2f1", "[REDACTED]"),
         ("https://h/?p=p@ss%20w%22rd/1", "https://h/?p=[REDACTED]"),
-        (
-            r#""{\"password\":\"p@ss w\\\"rd\/1\"}""#,
-            r#""{\"password\":\"[REDACTED]\"}""#,
-        ),
+        (r#""{\"password\":\"p@ss w\\\"rd\/1\"}""#, r#""{\"password\":\"[REDACTED]\"}""#),
         // The base64 of `user:p@ss w"rd/1`, as in a header. Its first and last characters also
         // encode bits of the adjacent text.
-        (
-            "Basic dXNlcjpwQHNzIHcicmQvMQ==",
-            "Basic dXNlcjp[REDACTED]Q==",
-        ),
+        ("Basic dXNlcjpwQHNzIHcicmQvMQ==", "Basic dXNlcjp[REDACTED]Q=="),
     ] {
         let redacted = secrets.redact_text(text);
         assert_eq!(redacted.as_deref(), Some(expected), "{text}");
@@ -56,19 +44,13 @@ fn short_values_are_not_redacted() {
 #[test]
 fn longest_secret_is_redacted_first() {
     let secrets = build_secrets(&["hunter", "hunter22"]);
-    assert_eq!(
-        secrets.redact_text("hunter22 hunter").unwrap(),
-        "[REDACTED] [REDACTED]"
-    );
+    assert_eq!(secrets.redact_text("hunter22 hunter").unwrap(), "[REDACTED] [REDACTED]");
 }
 
 #[test]
 fn overlapping_secrets_are_redacted_once() {
     let secrets = build_secrets(&["hunter", "terrier", "unterrie"]);
-    assert_eq!(
-        secrets.redact_text("a hunterrier.").unwrap(),
-        "a [REDACTED]."
-    );
+    assert_eq!(secrets.redact_text("a hunterrier.").unwrap(), "a [REDACTED].");
 }
 
 #[test]
@@ -90,9 +72,7 @@ fn redacts_secret_in_wrapped_base64() {
 #[test]
 fn redacts_secret_truncated_at_end() {
     let text = format!("{}sesame-op", "many words ".repeat(100));
-    let redacted = build_secrets(&["sesame-opens-42"])
-        .redact_text(&text)
-        .unwrap();
+    let redacted = build_secrets(&["sesame-opens-42"]).redact_text(&text).unwrap();
     assert!(redacted.ends_with("words [REDACTED]"), "{redacted}");
 }
 
@@ -109,12 +89,7 @@ fn only_whole_ignores_partial_secrets() {
 /// The search is linear in the text regardless of the secret, otherwise this test would not finish.
 #[test]
 fn search_is_linear_for_repetitive_secrets() {
-    for (unit, length) in [
-        ("a", 1 << 20),
-        ("\\", 1 << 16),
-        ("%", 1 << 16),
-        ("\\n", 1 << 16),
-    ] {
+    for (unit, length) in [("a", 1 << 20), ("\\", 1 << 16), ("%", 1 << 16), ("\\n", 1 << 16)] {
         let secret = unit.repeat(64 << 10);
         let text = unit.repeat(length);
         let redacted = build_secrets(&[&secret, &format!("{secret}x")]).redact_text(&text);
@@ -126,10 +101,7 @@ fn search_is_linear_for_repetitive_secrets() {
 fn execution_secrets_are_shared_between_commands() {
     let registry = ExecutionSecretRegistry::default();
     let execution_id = crate::ExecutionId::new(7).unwrap();
-    let (one, other) = (
-        registry.get_or_create(execution_id),
-        registry.get_or_create(execution_id),
-    );
+    let (one, other) = (registry.get_or_create(execution_id), registry.get_or_create(execution_id));
     one.add(&Json::from("its own"));
     one.add_credential(None, &Json::from("of all"));
     assert!(other.current_secrets().redact_text("of all").is_some());

@@ -91,8 +91,7 @@ struct ChecksumBuilder {
 
 impl ChecksumBuilder {
     fn write_name(&mut self, name: &str) {
-        self.text
-            .write_raw(if self.has_fields { b"," } else { b"{" });
+        self.text.write_raw(if self.has_fields { b"," } else { b"{" });
         self.has_fields = true;
         self.text.write_text(name);
         self.text.write_raw(b":");
@@ -167,10 +166,7 @@ mod tests {
         state.execution.payload_refs.push(PayloadRef {
             event_id: "9".into(),
             reference: Json::from_f64(1e300).unwrap(),
-            summary: ReferenceSummary {
-                r#ref: Some("x".into()),
-                ..ReferenceSummary::default()
-            },
+            summary: ReferenceSummary { r#ref: Some("x".into()), ..ReferenceSummary::default() },
         });
         for id in ["b", "a\n"] {
             let entry = LoopEntry {

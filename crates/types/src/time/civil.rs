@@ -40,11 +40,7 @@ impl CivilDate {
             (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
-        let month = if month_from_march < 10 {
-            month_from_march + 3
-        } else {
-            month_from_march - 9
-        };
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
         Self {
             year: era * 400 + year_of_era + i64::from(month <= 2),
             month,
@@ -107,11 +103,7 @@ mod tests {
             (0, 1, 1),
             (10_000, 1, 1),
         ] {
-            assert_eq!(
-                CivilDate::new(year, month, day),
-                None,
-                "{year}-{month}-{day}"
-            );
+            assert_eq!(CivilDate::new(year, month, day), None, "{year}-{month}-{day}");
         }
         assert!(CivilDate::new(2000, 2, 29).is_some());
         assert!(CivilDate::new(2024, 2, 29).is_some());

@@ -169,12 +169,8 @@ fn parse_millis(text: &str) -> Result<u64, QuantityError> {
 /// Formats with the largest unit that divides the duration, so that the text is short and exact.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 4] = [
-            (MS_PER_DAY, "d"),
-            (MS_PER_HOUR, "h"),
-            (MS_PER_MINUTE, "m"),
-            (MS_PER_SECOND, "s"),
-        ];
+        const UNITS: [(u64, &str); 4] =
+            [(MS_PER_DAY, "d"), (MS_PER_HOUR, "h"), (MS_PER_MINUTE, "m"), (MS_PER_SECOND, "s")];
         if self.0 == 0 {
             return f.write_str("0s");
         }
@@ -294,21 +290,11 @@ mod tests {
             "5M", "5sec", "1_000", "٣s",
         ] {
             let error = Millis::parse(text).unwrap_err();
-            assert!(
-                matches!(error, DurationTextError::Shape(_)),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, DurationTextError::Shape(_)), "{text}: {error}");
         }
-        for text in [
-            "99999999999999999999",
-            "99999999999999999999d",
-            "213503982335d",
-        ] {
+        for text in ["99999999999999999999", "99999999999999999999d", "213503982335d"] {
             let error = Millis::parse(text).unwrap_err();
-            assert!(
-                matches!(error, DurationTextError::TooLong(_)),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, DurationTextError::TooLong(_)), "{text}: {error}");
         }
     }
 
@@ -330,13 +316,9 @@ mod tests {
 
     #[test]
     fn prints_the_largest_exact_unit() {
-        for (ms, text) in [
-            (0, "0s"),
-            (1500, "1500ms"),
-            (90_000, "90s"),
-            (3_600_000, "1h"),
-            (172_800_000, "2d"),
-        ] {
+        for (ms, text) in
+            [(0, "0s"), (1500, "1500ms"), (90_000, "90s"), (3_600_000, "1h"), (172_800_000, "2d")]
+        {
             assert_eq!(Millis::from_ms(ms).to_string(), text);
         }
     }
@@ -352,10 +334,7 @@ mod tests {
         let form: WireDurations =
             serde_json::from_str(r#"{"timeout":2.5,"wait_ms":2500}"#).unwrap();
         assert_eq!(form.timeout, form.wait_ms);
-        assert_eq!(
-            serde_json::to_string(&form).unwrap(),
-            r#"{"timeout":"2500ms","wait_ms":2500}"#
-        );
+        assert_eq!(serde_json::to_string(&form).unwrap(), r#"{"timeout":"2500ms","wait_ms":2500}"#);
     }
 
     proptest! {

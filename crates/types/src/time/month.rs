@@ -16,10 +16,7 @@ pub struct Month {
 
 impl Month {
     const FIRST: Self = Self { year: 1, month: 1 };
-    const LAST: Self = Self {
-        year: 9999,
-        month: 12,
-    };
+    const LAST: Self = Self { year: 9999, month: 12 };
 
     /// Returns the month; `None` if it does not exist.
     pub fn new(year: u16, month: u8) -> Option<Self> {
@@ -48,11 +45,7 @@ impl Month {
 
     /// Returns the first instant of the month, which is the end of the previous month.
     pub fn first_instant(self) -> Timestamp {
-        let date = CivilDate {
-            year: self.year.into(),
-            month: self.month.into(),
-            day: 1,
-        };
+        let date = CivilDate { year: self.year.into(), month: self.month.into(), day: 1 };
         // A month has the year range of a timestamp, so the fallback is never used.
         Timestamp::from_micros(date.epoch_day() * MICROS_PER_DAY).unwrap_or(Timestamp::MAX)
     }
@@ -62,14 +55,8 @@ impl Month {
     pub fn next(self) -> Self {
         match self {
             Self::LAST => Self::LAST,
-            Self { year, month: 12 } => Self {
-                year: year + 1,
-                month: 1,
-            },
-            Self { year, month } => Self {
-                year,
-                month: month + 1,
-            },
+            Self { year, month: 12 } => Self { year: year + 1, month: 1 },
+            Self { year, month } => Self { year, month: month + 1 },
         }
     }
 }

@@ -41,9 +41,7 @@ pub(super) fn parse_lenient(text: &str) -> Result<Option<Timestamp>, TimestampTe
     if text.is_empty() {
         return Ok(None);
     }
-    TimestampParser::new(text)
-        .parse_timestamp(ZonePolicy::Lenient)
-        .map(Some)
+    TimestampParser::new(text).parse_timestamp(ZonePolicy::Lenient).map(Some)
 }
 
 /// Parser over the rest of the text.
@@ -53,24 +51,16 @@ struct TimestampParser<'t> {
 
 impl<'t> TimestampParser<'t> {
     fn new(text: &'t str) -> Self {
-        Self {
-            rest: text.as_bytes(),
-        }
+        Self { rest: text.as_bytes() }
     }
 
     fn parse_timestamp(mut self, zone: ZonePolicy) -> Result<Timestamp, TimestampTextError> {
         use TimestampTextError::{NoSuchTime, OutOfRange, Shape};
 
-        let (year, month, day) = (
-            self.parse_number(4)?,
-            self.parse_after(b"-", 2)?,
-            self.parse_after(b"-", 2)?,
-        );
-        let (hour, minute, second) = (
-            self.parse_after(b"Tt ", 2)?,
-            self.parse_after(b":", 2)?,
-            self.parse_after(b":", 2)?,
-        );
+        let (year, month, day) =
+            (self.parse_number(4)?, self.parse_after(b"-", 2)?, self.parse_after(b"-", 2)?);
+        let (hour, minute, second) =
+            (self.parse_after(b"Tt ", 2)?, self.parse_after(b":", 2)?, self.parse_after(b":", 2)?);
         let micros = self.parse_fraction()?;
         let offset_seconds = self.parse_zone(zone)?;
         if !self.rest.is_empty() {
@@ -104,9 +94,7 @@ impl<'t> TimestampParser<'t> {
             .filter(|(head, _)| head.iter().all(u8::is_ascii_digit))
             .ok_or(TimestampTextError::Shape)?;
         self.rest = rest;
-        Ok(head
-            .iter()
-            .fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+        Ok(head.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
     }
 
     /// Parses a separator, then a number.
@@ -227,20 +215,14 @@ mod tests {
             ("2026-11-05T14:30:00-00:00", "2026-11-05T14:30:00Z"),
             ("2026-11-05T14:30:00.5Z", "2026-11-05T14:30:00.500Z"),
             ("2026-11-05T14:30:00.000100Z", "2026-11-05T14:30:00.000100Z"),
-            (
-                "2026-11-05T14:30:00.123456789Z",
-                "2026-11-05T14:30:00.123456Z",
-            ),
+            ("2026-11-05T14:30:00.123456789Z", "2026-11-05T14:30:00.123456Z"),
             ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
             ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z"),
             ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z"),
         ] {
             assert_eq!(parse_and_print(text), expected, "{text}");
         }
-        assert_eq!(
-            parse("2024-01-01T00:00:00Z").unwrap().as_unix_ms(),
-            1_704_067_200_000
-        );
+        assert_eq!(parse("2024-01-01T00:00:00Z").unwrap().as_unix_ms(), 1_704_067_200_000);
     }
 
     #[test]

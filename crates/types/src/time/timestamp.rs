@@ -172,14 +172,8 @@ mod tests {
     #[test]
     fn arithmetic_stays_in_range() {
         let noon = parse_time("2026-11-05T12:00:00Z");
-        assert_eq!(
-            noon.saturating_add(Millis::from_secs(90)),
-            parse_time("2026-11-05T12:01:30Z")
-        );
-        assert_eq!(
-            noon.saturating_sub(Millis::from_days(1)),
-            parse_time("2026-11-04T12:00:00Z")
-        );
+        assert_eq!(noon.saturating_add(Millis::from_secs(90)), parse_time("2026-11-05T12:01:30Z"));
+        assert_eq!(noon.saturating_sub(Millis::from_days(1)), parse_time("2026-11-04T12:00:00Z"));
         let forever = Millis::from_ms(u64::MAX);
         assert_eq!(noon.saturating_add(forever), Timestamp::MAX);
         assert_eq!(noon.saturating_sub(forever), Timestamp::MIN);
@@ -192,10 +186,7 @@ mod tests {
         let earlier = parse_time("2026-11-05T12:00:00.000001Z");
         assert_eq!(later.duration_since(earlier), Millis::from_ms(1499));
         assert_eq!(earlier.duration_since(later), Millis::ZERO);
-        assert_eq!(
-            Timestamp::MAX.duration_since(Timestamp::MIN).as_ms(),
-            315_537_897_599_999
-        );
+        assert_eq!(Timestamp::MAX.duration_since(Timestamp::MIN).as_ms(), 315_537_897_599_999);
     }
 
     proptest! {

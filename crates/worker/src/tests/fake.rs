@@ -97,10 +97,7 @@ pub(super) fn leased_command(id: i64, step: &str) -> LeasedCommand {
 
 /// Recorded calls and configured behaviour of the fake server.
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each test sets them independently"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each test sets them independently")]
 pub(super) struct FakeServerState {
     queue: VecDeque<LeasedCommand>,
     /// Commands that only responses to reports return.
@@ -176,11 +173,7 @@ impl FakeServerState {
     }
 
     fn take_commands(&mut self, max: u32) -> Vec<LeasedCommand> {
-        let max = if self.ignores_requested_max {
-            usize::MAX
-        } else {
-            max as usize
-        };
+        let max = if self.ignores_requested_max { usize::MAX } else { max as usize };
         let count = max.min(self.queue.len());
         self.queue.drain(..count).collect()
     }
@@ -188,9 +181,7 @@ impl FakeServerState {
     /// Records progress reports.
     fn record_progress(&mut self, reports: Vec<CommandReport>) -> Result<ReportResponse, ApiError> {
         self.check_reachable()?;
-        let (status, code) = self
-            .progress_verdict
-            .unwrap_or((ReportDisposition::Accepted, None));
+        let (status, code) = self.progress_verdict.unwrap_or((ReportDisposition::Accepted, None));
         let results = reports.iter().map(|report| ReportResult {
             command_id: report.command_id,
             status,
@@ -204,23 +195,14 @@ impl FakeServerState {
             self.progress_responses_to_lose -= 1;
             return Err(ApiError::Unreachable("connection lost".into()));
         }
-        Ok(ReportResponse {
-            results,
-            commands: Vec::new(),
-        })
+        Ok(ReportResponse { results, commands: Vec::new() })
     }
 
     fn report_result(&mut self, report: &CommandReport) -> ReportResult {
         let id = report.command_id.get();
         let verdict = self.verdicts.remove(&id);
         let (status, code) = verdict.unwrap_or((ReportDisposition::Accepted, None));
-        ReportResult {
-            command_id: report.command_id,
-            status,
-            seq: None,
-            code,
-            detail: None,
-        }
+        ReportResult { command_id: report.command_id, status, seq: None, code, detail: None }
     }
 }
 
@@ -247,10 +229,7 @@ impl FakeServer {
 
     pub(super) fn reported_ids(&self) -> Vec<i64> {
         let reports = self.final_reports();
-        reports
-            .iter()
-            .map(|report| report.command_id.get())
-            .collect()
+        reports.iter().map(|report| report.command_id.get()).collect()
     }
 }
 
@@ -285,10 +264,7 @@ impl WorkerApi for FakeServer {
         self.with_state(|state| {
             state.check_reachable()?;
             if !state.is_registered {
-                return Err(ApiError::refused(
-                    ErrorCode::NotFound,
-                    "worker is not registered",
-                ));
+                return Err(ApiError::refused(ErrorCode::NotFound, "worker is not registered"));
             }
             Ok(PoolHeartbeatResponse {
                 drain: state.requests_drain,
@@ -325,10 +301,7 @@ impl WorkerApi for FakeServer {
             let count = u32::try_from(commands.len()).unwrap();
             state.outstanding -= max.saturating_sub(count);
         });
-        Ok(LeaseResponse {
-            commands,
-            poll_after_ms: 0,
-        })
+        Ok(LeaseResponse { commands, poll_after_ms: 0 })
     }
 
     async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
@@ -349,9 +322,7 @@ impl WorkerApi for FakeServer {
                     code: None,
                 }
             });
-            Ok(HeartbeatResponse {
-                leases: leases.collect(),
-            })
+            Ok(HeartbeatResponse { leases: leases.collect() })
         })
     }
 
@@ -379,35 +350,24 @@ impl WorkerApi for FakeServer {
             }
             state.requested_with_reports.push(requested);
             state.report_batches.push(request.reports.len());
-            let results = request
-                .reports
-                .iter()
-                .map(|report| state.report_result(report));
+            let results = request.reports.iter().map(|report| state.report_result(report));
             let results: Vec<ReportResult> = results.collect();
             // A report that will be retried keeps its permit.
             let is_retried = |code: Option<ErrorCode>| code.is_some_and(ErrorCode::is_retryable);
             let finished = results.iter().filter(|result| !is_retried(result.code));
             let requested =
                 requested.map(|requested| requested.min(u32::try_from(finished.count()).unwrap()));
-            state.outstanding = state
-                .outstanding
-                .saturating_sub(u32::try_from(results.len()).unwrap());
+            state.outstanding =
+                state.outstanding.saturating_sub(u32::try_from(results.len()).unwrap());
             state.final_reports.extend(request.reports);
-            let count = state
-                .follow_up
-                .len()
-                .min(requested.unwrap_or_default() as usize);
+            let count = state.follow_up.len().min(requested.unwrap_or_default() as usize);
             let mut commands: Vec<_> = state.follow_up.drain(..count).collect();
             if commands.is_empty() && !state.omits_report_results {
                 commands = state.take_commands(requested.unwrap_or_default());
             }
             state.add_outstanding(u32::try_from(commands.len()).unwrap());
             Ok(ReportResponse {
-                results: if state.omits_report_results {
-                    Vec::new()
-                } else {
-                    results
-                },
+                results: if state.omits_report_results { Vec::new() } else { results },
                 commands,
             })
         })

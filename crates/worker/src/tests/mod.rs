@@ -34,13 +34,7 @@ impl TestWorker {
             Worker::with_tool_runner(Arc::clone(&server) as _, Arc::clone(&tools) as _, settings);
         let metrics = worker.metrics();
         let running = tokio::spawn(worker.run(shutdown.clone()));
-        Self {
-            server,
-            tools,
-            metrics,
-            shutdown,
-            running,
-        }
+        Self { server, tools, metrics, shutdown, running }
     }
 
     fn with_concurrency(concurrency: u32) -> Self {
@@ -53,10 +47,7 @@ impl TestWorker {
             if condition(self) {
                 return;
             }
-            assert!(
-                !self.running.is_finished(),
-                "the worker ended before: {description}"
-            );
+            assert!(!self.running.is_finished(), "the worker ended before: {description}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("never: {description}");
@@ -64,10 +55,7 @@ impl TestWorker {
 
     async fn wait_for_reports(&self, count: usize) {
         let description = format!("{count} reports");
-        self.wait_until(&description, |worker| {
-            worker.server.final_reports().len() >= count
-        })
-        .await;
+        self.wait_until(&description, |worker| worker.server.final_reports().len() >= count).await;
     }
 
     /// Value of a metric, given its name with labels.
@@ -123,18 +111,10 @@ async fn counts_commands_and_renewals() {
     worker.wait_for_reports(2).await;
     assert_eq!((&*commands("completed"), &*commands("failed")), ("1", "1"));
     assert_eq!(worker.metric_value("noetl_worker_in_flight"), "1");
-    worker
-        .wait_until("the lease is kept", |_| renewals("kept") != "0")
-        .await;
-    worker
-        .server
-        .with_state(|state| state.cancelled_commands.insert(3));
-    worker
-        .wait_until("it is stopped", |worker| worker.tools.running_count() == 0)
-        .await;
-    worker
-        .wait_until("it is counted", |_| commands("abandoned") == "1")
-        .await;
+    worker.wait_until("the lease is kept", |_| renewals("kept") != "0").await;
+    worker.server.with_state(|state| state.cancelled_commands.insert(3));
+    worker.wait_until("it is stopped", |worker| worker.tools.running_count() == 0).await;
+    worker.wait_until("it is counted", |_| commands("abandoned") == "1").await;
     assert_eq!(renewals("lost"), "1");
     assert_eq!(worker.metric_value("noetl_worker_in_flight"), "0");
     let seconds = "noetl_worker_command_seconds_count{kind=\"shell\"}";
@@ -145,9 +125,7 @@ async fn counts_commands_and_renewals() {
 #[tokio::test(start_paused = true)]
 async fn uses_full_concurrency_without_exceeding_it() {
     let worker = TestWorker::with_concurrency(8);
-    worker
-        .server
-        .enqueue((1..=200).map(|id| leased_command(id, "nap")));
+    worker.server.enqueue((1..=200).map(|id| leased_command(id, "nap")));
     worker.wait_for_reports(200).await;
     assert_eq!(worker.tools.peak_count(), 8);
     assert_eq!(worker.server.with_state(|state| state.peak_outstanding), 8);
@@ -170,16 +148,10 @@ async fn report_response_returns_next_command() {
 #[tokio::test(start_paused = true)]
 async fn queued_reports_are_batched() {
     let worker = TestWorker::with_concurrency(32);
-    worker
-        .server
-        .with_state(|state| state.report_delay = Duration::from_secs(1));
-    worker
-        .server
-        .enqueue((1..=32).map(|id| leased_command(id, "ok")));
+    worker.server.with_state(|state| state.report_delay = Duration::from_secs(1));
+    worker.server.enqueue((1..=32).map(|id| leased_command(id, "ok")));
     worker.wait_for_reports(32).await;
-    let batches = worker
-        .server
-        .with_state(|state| state.report_batches.clone());
+    let batches = worker.server.with_state(|state| state.report_batches.clone());
     assert!(batches.len() <= 9, "{batches:?}");
     assert!(worker.server.with_state(|state| state.peak_reports) <= 4);
     assert_eq!(batches.iter().sum::<usize>(), 32);
@@ -190,15 +162,9 @@ async fn queued_reports_are_batched() {
 async fn cancelled_command_is_stopped_and_not_reported() {
     let worker = TestWorker::with_concurrency(1);
     worker.server.enqueue([leased_command(1, "hang")]);
-    worker
-        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
-        .await;
-    worker
-        .server
-        .with_state(|state| state.cancelled_commands.insert(1));
-    worker
-        .wait_until("it is stopped", |worker| worker.tools.running_count() == 0)
-        .await;
+    worker.wait_until("it hangs", |worker| worker.tools.running_count() == 1).await;
+    worker.server.with_state(|state| state.cancelled_commands.insert(1));
+    worker.wait_until("it is stopped", |worker| worker.tools.running_count() == 0).await;
     worker.server.enqueue([leased_command(2, "ok")]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.reported_ids(), [2]);
@@ -208,12 +174,8 @@ async fn cancelled_command_is_stopped_and_not_reported() {
 #[tokio::test(start_paused = true)]
 async fn lost_lease_is_not_reported() {
     let worker = TestWorker::with_concurrency(1);
-    worker
-        .server
-        .with_state(|state| state.lost_leases.insert(1));
-    worker
-        .server
-        .enqueue([leased_command(1, "hang"), leased_command(2, "ok")]);
+    worker.server.with_state(|state| state.lost_leases.insert(1));
+    worker.server.enqueue([leased_command(1, "hang"), leased_command(2, "ok")]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.reported_ids(), [2]);
     assert!(worker.server.with_state(|state| state.heartbeats) >= 1);
@@ -235,10 +197,7 @@ async fn leases_are_renewed_at_a_third_of_duration() {
 #[tokio::test(start_paused = true)]
 async fn renewal_interval_of_long_leases_is_limited() {
     let hour = Millis::from_minutes(60);
-    let settings = WorkerSettings {
-        lease_duration: hour,
-        ..test_settings(1)
-    };
+    let settings = WorkerSettings { lease_duration: hour, ..test_settings(1) };
     let worker = TestWorker::start(settings, FakeServer::default());
     let mut long = leased_command(1, "long");
     long.lease_until = long.claimed_at.saturating_add(hour);
@@ -284,26 +243,16 @@ async fn slow_renewal_response_is_applied() {
 #[tokio::test(start_paused = true)]
 async fn report_is_retried_until_server_returns() {
     let worker = TestWorker::with_concurrency(2);
-    worker
-        .server
-        .enqueue([leased_command(1, "long"), leased_command(2, "ok")]);
+    worker.server.enqueue([leased_command(1, "long"), leased_command(2, "ok")]);
     worker.wait_for_reports(1).await;
-    worker
-        .server
-        .with_state(|state| state.is_unreachable = true);
-    worker
-        .wait_until("the long one ends", |worker| {
-            worker.tools.running_count() == 0
-        })
-        .await;
+    worker.server.with_state(|state| state.is_unreachable = true);
+    worker.wait_until("the long one ends", |worker| worker.tools.running_count() == 0).await;
     worker
         .wait_until("calls have failed", |worker| {
             worker.server.with_state(|state| state.failed_calls) > 5
         })
         .await;
-    worker
-        .server
-        .with_state(|state| state.is_unreachable = false);
+    worker.server.with_state(|state| state.is_unreachable = false);
     worker.wait_for_reports(2).await;
     assert_eq!(worker.server.reported_ids(), [2, 1]);
     worker.server.enqueue([leased_command(3, "ok")]);
@@ -321,9 +270,7 @@ async fn worker_waits_for_server_at_start() {
             worker.server.with_state(|state| state.failed_calls) > 3
         })
         .await;
-    worker
-        .server
-        .with_state(|state| state.is_unreachable = false);
+    worker.server.with_state(|state| state.is_unreachable = false);
     worker.server.enqueue([leased_command(1, "ok")]);
     worker.wait_for_reports(1).await;
     worker.shut_down().await;
@@ -343,22 +290,14 @@ async fn rejected_registration_ends_worker() {
 async fn fenced_worker_drops_commands_and_registers_again() {
     let worker = TestWorker::with_concurrency(1);
     worker.server.enqueue([leased_command(1, "hang")]);
-    worker
-        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
-        .await;
-    worker
-        .server
-        .with_state(|state| state.is_registered = false);
+    worker.wait_until("it hangs", |worker| worker.tools.running_count() == 1).await;
+    worker.server.with_state(|state| state.is_registered = false);
     worker
         .wait_until("it registers", |worker| {
             worker.server.with_state(|state| state.registrations) == 2
         })
         .await;
-    worker
-        .wait_until("work is dropped", |worker| {
-            worker.tools.running_count() == 0
-        })
-        .await;
+    worker.wait_until("work is dropped", |worker| worker.tools.running_count() == 0).await;
     worker.server.enqueue([leased_command(2, "ok")]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.reported_ids(), [2]);
@@ -367,42 +306,28 @@ async fn fenced_worker_drops_commands_and_registers_again() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_drains_running_commands() {
-    let settings = WorkerSettings {
-        drain_timeout: Millis::from_minutes(2),
-        ..test_settings(2)
-    };
+    let settings = WorkerSettings { drain_timeout: Millis::from_minutes(2), ..test_settings(2) };
     let worker = TestWorker::start(settings, FakeServer::default());
     worker.server.enqueue([leased_command(1, "long")]);
-    worker
-        .wait_until("it runs", |worker| worker.tools.running_count() == 1)
-        .await;
+    worker.wait_until("it runs", |worker| worker.tools.running_count() == 1).await;
     let server = Arc::clone(&worker.server);
     worker.shutdown.cancel();
     tokio::task::yield_now().await;
     server.enqueue([leased_command(2, "ok")]);
     worker.shut_down().await;
     assert_eq!(server.reported_ids(), [1]);
-    assert_eq!(
-        server.with_state(|state| state.requested_with_reports.last().copied()),
-        Some(None)
-    );
+    assert_eq!(server.with_state(|state| state.requested_with_reports.last().copied()), Some(None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn drain_timeout_releases_commands() {
     let worker = TestWorker::with_concurrency(2);
     worker.server.enqueue([leased_command(1, "hang")]);
-    worker
-        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
-        .await;
+    worker.wait_until("it hangs", |worker| worker.tools.running_count() == 1).await;
     let (server, tools) = (Arc::clone(&worker.server), Arc::clone(&worker.tools));
     let started = tokio::time::Instant::now();
     worker.shut_down().await;
-    assert!(
-        started.elapsed() < Duration::from_secs(40),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
     assert_eq!(tools.running_count(), 0);
     assert!(server.final_reports().is_empty());
 }
@@ -410,9 +335,7 @@ async fn drain_timeout_releases_commands() {
 #[tokio::test(start_paused = true)]
 async fn server_can_request_drain() {
     let worker = TestWorker::with_concurrency(2);
-    worker
-        .server
-        .with_state(|state| state.requests_drain = true);
+    worker.server.with_state(|state| state.requests_drain = true);
     worker.running.await.unwrap().unwrap();
     assert_eq!(worker.server.with_state(|state| state.deregistrations), 1);
 }
@@ -420,9 +343,7 @@ async fn server_can_request_drain() {
 #[tokio::test(start_paused = true)]
 async fn tool_panic_fails_only_its_command() {
     let worker = TestWorker::with_concurrency(1);
-    worker
-        .server
-        .enqueue([leased_command(1, "boom"), leased_command(2, "ok")]);
+    worker.server.enqueue([leased_command(1, "boom"), leased_command(2, "ok")]);
     worker.wait_for_reports(2).await;
     let reports = worker.server.final_reports();
     assert_eq!(reports[0].status, ReportStatus::Failed);
@@ -436,14 +357,9 @@ async fn tool_panic_fails_only_its_command() {
 #[tokio::test(start_paused = true)]
 async fn definition_is_fetched_once() {
     let worker = TestWorker::with_concurrency(100);
-    worker
-        .server
-        .enqueue((1..=100).map(|id| leased_command(id, "ok")));
+    worker.server.enqueue((1..=100).map(|id| leased_command(id, "ok")));
     worker.wait_for_reports(100).await;
-    assert_eq!(
-        worker.server.with_state(|state| state.definition_fetches),
-        1
-    );
+    assert_eq!(worker.server.with_state(|state| state.definition_fetches), 1);
     worker.shut_down().await;
 }
 
@@ -465,22 +381,14 @@ async fn command_past_deadline_fails() {
 #[tokio::test(start_paused = true)]
 async fn large_context_is_fetched_and_verified() {
     let worker = TestWorker::with_concurrency(1);
-    let context = Json::object([(
-        "render_context",
-        Json::object([("city", Json::from("Rome"))]),
-    )]);
+    let context = Json::object([("render_context", Json::object([("city", Json::from("Rome"))]))]);
     let digest = sha256(context.to_string()).to_string();
-    worker.server.with_state(|state| {
-        state
-            .payloads
-            .insert("noetl://c".to_owned(), context.clone())
-    });
+    worker
+        .server
+        .with_state(|state| state.payloads.insert("noetl://c".to_owned(), context.clone()));
     let by_reference = |id, digest: &str| {
         let mut command = leased_command(id, "reads");
-        let reference = [
-            ("ref", Json::from("noetl://c")),
-            ("sha256", Json::from(digest)),
-        ];
+        let reference = [("ref", Json::from("noetl://c")), ("sha256", Json::from(digest))];
         command.context = [("context_ref".into(), Json::object(reference))].into();
         command
     };
@@ -503,9 +411,7 @@ async fn large_context_is_fetched_and_verified() {
 #[tokio::test(start_paused = true)]
 async fn rejected_result_is_reported_as_failure() {
     let worker = TestWorker::with_concurrency(4);
-    worker
-        .server
-        .with_state(|state| state.too_large_results.insert(2));
+    worker.server.with_state(|state| state.too_large_results.insert(2));
     worker.server.enqueue([
         leased_command(1, "ok"),
         leased_command(2, "ok"),
@@ -513,15 +419,10 @@ async fn rejected_result_is_reported_as_failure() {
     ]);
     worker.wait_for_reports(3).await;
     let reports = worker.server.final_reports();
-    let second = reports
-        .iter()
-        .find(|report| report.command_id.get() == 2)
-        .unwrap();
+    let second = reports.iter().find(|report| report.command_id.get() == 2).unwrap();
     assert_eq!(second.error.as_ref().unwrap().kind, TaskErrorKind::Limit);
     assert_eq!(second.result, None);
-    let completed = reports
-        .iter()
-        .filter(|report| report.status == ReportStatus::Completed);
+    let completed = reports.iter().filter(|report| report.status == ReportStatus::Completed);
     assert_eq!(completed.count(), 2);
     worker.shut_down().await;
 }
@@ -530,30 +431,14 @@ async fn rejected_result_is_reported_as_failure() {
 async fn every_final_verdict_frees_the_permit() {
     let worker = TestWorker::with_concurrency(1);
     for (id, verdict) in [
-        (
-            1,
-            (ReportDisposition::Ignored, Some(ErrorCode::StaleAttempt)),
-        ),
+        (1, (ReportDisposition::Ignored, Some(ErrorCode::StaleAttempt))),
         (2, (ReportDisposition::Duplicate, None)),
-        (
-            3,
-            (ReportDisposition::Rejected, Some(ErrorCode::NotLeaseHolder)),
-        ),
-        (
-            4,
-            (
-                ReportDisposition::Rejected,
-                Some(ErrorCode::StoreUnavailable),
-            ),
-        ),
+        (3, (ReportDisposition::Rejected, Some(ErrorCode::NotLeaseHolder))),
+        (4, (ReportDisposition::Rejected, Some(ErrorCode::StoreUnavailable))),
     ] {
-        worker
-            .server
-            .with_state(|state| state.verdicts.insert(id, verdict));
+        worker.server.with_state(|state| state.verdicts.insert(id, verdict));
     }
-    worker
-        .server
-        .enqueue((1..=5).map(|id| leased_command(id, "ok")));
+    worker.server.enqueue((1..=5).map(|id| leased_command(id, "ok")));
     worker.wait_for_reports(6).await;
     // Temporary errors are retried.
     assert_eq!(worker.server.reported_ids(), [1, 2, 3, 4, 4, 5]);
@@ -569,29 +454,15 @@ async fn worker_survives_invalid_responses() {
     });
     let mut unknown_step = leased_command(1, "ok");
     unknown_step.node_name = "nowhere".parse().unwrap();
-    worker.server.enqueue([
-        unknown_step,
-        leased_command(2, "ok"),
-        leased_command(3, "ok"),
-    ]);
-    worker
-        .wait_until("it gives up", |worker| {
-            worker.server.final_reports().len() >= 3
-        })
-        .await;
+    worker.server.enqueue([unknown_step, leased_command(2, "ok"), leased_command(3, "ok")]);
+    worker.wait_until("it gives up", |worker| worker.server.final_reports().len() >= 3).await;
     assert_eq!(worker.server.reported_ids(), [1, 1, 1]);
     let error = worker.server.final_reports()[0].error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Schema);
     assert!(worker.tools.peak_count() <= 1);
-    worker
-        .server
-        .with_state(|state| state.omits_report_results = false);
+    worker.server.with_state(|state| state.omits_report_results = false);
     worker.server.enqueue([leased_command(4, "ok")]);
-    worker
-        .wait_until("it continues", |worker| {
-            worker.server.reported_ids().contains(&4)
-        })
-        .await;
+    worker.wait_until("it continues", |worker| worker.server.reported_ids().contains(&4)).await;
     worker.shut_down().await;
 }
 
@@ -599,19 +470,13 @@ async fn worker_survives_invalid_responses() {
 async fn later_attempt_replaces_earlier_one() {
     let worker = TestWorker::with_concurrency(2);
     worker.server.enqueue([leased_command(1, "hang")]);
-    worker
-        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
-        .await;
+    worker.wait_until("it hangs", |worker| worker.tools.running_count() == 1).await;
     let mut second = leased_command(1, "ok");
     second.attempt = 2;
     worker.server.enqueue([second]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.final_reports()[0].attempt, 2);
-    worker
-        .wait_until("the first is stopped", |worker| {
-            worker.tools.running_count() == 0
-        })
-        .await;
+    worker.wait_until("the first is stopped", |worker| worker.tools.running_count() == 0).await;
     worker.shut_down().await;
 }
 
@@ -619,23 +484,15 @@ async fn later_attempt_replaces_earlier_one() {
 async fn payload_read_by_template_is_fetched() {
     let worker = TestWorker::with_concurrency(1);
     let digest = sha256(r#""Rome""#).to_string();
-    let reference = [
-        ("ref", Json::from("noetl://p")),
-        ("sha256", Json::from(digest)),
-    ];
+    let reference = [("ref", Json::from("noetl://p")), ("sha256", Json::from(digest))];
     let mut reads = leased_command(1, "reads");
     reads.context = [
-        (
-            "render_context".into(),
-            Json::object([("city", Json::object(reference))]),
-        ),
+        ("render_context".into(), Json::object([("city", Json::object(reference))])),
         ("references".into(), Json::list([Json::from("city")])),
     ]
     .into();
     let payload = Json::from("Rome");
-    worker
-        .server
-        .with_state(|state| state.payloads.insert("noetl://p".to_owned(), payload));
+    worker.server.with_state(|state| state.payloads.insert("noetl://p".to_owned(), payload));
     worker.server.enqueue([reads]);
     worker.wait_for_reports(1).await;
     let report = worker.server.final_reports().remove(0);

@@ -18,10 +18,7 @@ const RESULT_URI: &str = "noetl://execution/7/result/a/1";
 fn new_platform_client() -> (Arc<FakeServer>, PlatformClient) {
     let server = Arc::new(FakeServer::default());
     let api: Arc<dyn noetl_api::WorkerApi> = Arc::clone(&server) as _;
-    let definitions = Arc::new(DefinitionCache::new(
-        Arc::clone(&api),
-        ByteSize::from_mib(1),
-    ));
+    let definitions = Arc::new(DefinitionCache::new(Arc::clone(&api), ByteSize::from_mib(1)));
     (server, PlatformClient::new(api, definitions))
 }
 
@@ -48,9 +45,7 @@ fn new_child(definition: ChildDefinition) -> ChildRequest {
 async fn tool_fetches_stored_result() {
     let worker = TestWorker::with_concurrency(1);
     let data = Json::from("far away");
-    worker
-        .server
-        .with_state(|state| state.payloads.insert(RESULT_URI.into(), data.clone()));
+    worker.server.with_state(|state| state.payloads.insert(RESULT_URI.into(), data.clone()));
     worker.server.enqueue([leased_command(4, "fetch")]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.final_reports()[0].result, Some(data));
@@ -61,21 +56,12 @@ async fn fetched_result_is_verified_by_digest() {
     let (server, client) = new_platform_client();
     let data = Json::from(5);
     server.with_state(|state| state.payloads.insert(RESULT_URI.into(), data.clone()));
-    let reference = |digest| ResultRef {
-        uri: RESULT_URI.into(),
-        sha256: Some(digest),
-    };
+    let reference = |digest| ResultRef { uri: RESULT_URI.into(), sha256: Some(digest) };
     let correct = reference(sha256(to_canonical(&data)));
     assert_eq!(client.fetch_result(correct).await, Ok(data));
-    let wrong = client
-        .fetch_result(reference(sha256("other")))
-        .await
-        .unwrap_err();
+    let wrong = client.fetch_result(reference(sha256("other"))).await.unwrap_err();
     assert_eq!(wrong.kind, TaskErrorKind::StorageAccess);
-    let missing = ResultRef {
-        uri: "noetl://execution/7/result/b/1".into(),
-        sha256: None,
-    };
+    let missing = ResultRef { uri: "noetl://execution/7/result/b/1".into(), sha256: None };
     let error = client.fetch_result(missing).await.unwrap_err();
     assert_eq!(error.kind, TaskErrorKind::NotFound);
 }
@@ -85,10 +71,7 @@ async fn stored_result_has_step_and_idempotency_key() {
     let (server, client) = new_platform_client();
     let receipt = client.store_result(new_result()).await.unwrap();
     assert_eq!(receipt.uri, "noetl://execution/7/result/rows/1");
-    assert_eq!(
-        (receipt.bytes, receipt.sha256),
-        (3, sha256("\"x\"").to_string())
-    );
+    assert_eq!((receipt.bytes, receipt.sha256), (3, sha256("\"x\"").to_string()));
     let (request, key) = server.with_state(|state| state.stored_results.pop().unwrap());
     assert_eq!(request.source_step.unwrap(), "s");
     assert_eq!(key, "7:4:s:1");
@@ -108,14 +91,8 @@ async fn stored_result_has_step_and_idempotency_key() {
 #[tokio::test(start_paused = true)]
 async fn child_is_started_with_idempotency_key() {
     let (server, client) = new_platform_client();
-    let by_path = ChildDefinition::Path {
-        path: "team/child".into(),
-        version: Some("2".into()),
-    };
-    let started = client
-        .start_playbook(new_child(by_path.clone()))
-        .await
-        .unwrap();
+    let by_path = ChildDefinition::Path { path: "team/child".into(), version: Some("2".into()) };
+    let started = client.start_playbook(new_child(by_path.clone())).await.unwrap();
     assert_eq!(started.execution_id, "99");
     assert_eq!(started.path, "team/child");
     let (request, key) = server.with_state(|state| state.started_executions.pop().unwrap());
@@ -131,18 +108,9 @@ async fn child_is_started_with_idempotency_key() {
 
     for (definition, part) in [
         (ChildDefinition::Id("five".into()), "'catalog_id'"),
-        (
-            ChildDefinition::Path {
-                path: String::new(),
-                version: None,
-            },
-            "'path'",
-        ),
+        (ChildDefinition::Path { path: String::new(), version: None }, "'path'"),
     ] {
-        let error = client
-            .start_playbook(new_child(definition))
-            .await
-            .unwrap_err();
+        let error = client.start_playbook(new_child(definition)).await.unwrap_err();
         assert_eq!(error.kind, TaskErrorKind::Schema);
         assert!(error.message.contains(part), "{}", error.message);
     }
@@ -152,10 +120,7 @@ async fn child_is_started_with_idempotency_key() {
         (ErrorCode::Validation, TaskErrorKind::Child),
     ] {
         server.with_state(|state| state.platform_error = Some(code));
-        let error = client
-            .start_playbook(new_child(by_path.clone()))
-            .await
-            .unwrap_err();
+        let error = client.start_playbook(new_child(by_path.clone())).await.unwrap_err();
         assert_eq!(error.kind, kind, "{code}");
     }
 }

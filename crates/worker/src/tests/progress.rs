@@ -13,15 +13,12 @@ impl TestWorker {
         let worker = Self::with_concurrency(2);
         worker.server.enqueue([leased_command(100, "ok")]);
         worker.wait_for_reports(1).await;
-        worker
-            .server
-            .with_state(|state| state.progress_reports.clear());
+        worker.server.with_state(|state| state.progress_reports.clear());
         worker
     }
 
     fn progress_reports(&self) -> Vec<CommandReport> {
-        self.server
-            .with_state(|state| state.progress_reports.clone())
+        self.server.with_state(|state| state.progress_reports.clone())
     }
 }
 
@@ -58,10 +55,7 @@ async fn long_command_reports_progress_once() {
     assert_eq!(progress[0].lease_token, leased.lease_token);
     assert_eq!(progress[0].claimed_at, Some(leased.claimed_at));
     assert!(progress[0].started_at.is_some() && progress[0].finished_at.is_none());
-    assert_eq!(
-        (&progress[0].result, reported_retries(&progress[0])),
-        (&None, (vec![], 0))
-    );
+    assert_eq!((&progress[0].result, reported_retries(&progress[0])), (&None, (vec![], 0)));
     worker.shut_down().await;
 }
 
@@ -69,16 +63,10 @@ async fn long_command_reports_progress_once() {
 async fn retry_is_reported_once_before_its_delay() {
     let worker = TestWorker::with_cached_playbook().await;
     worker.server.enqueue([leased_command(1, "flaky")]);
-    worker
-        .wait_until("it waits", |worker| !worker.progress_reports().is_empty())
-        .await;
+    worker.wait_until("it waits", |worker| !worker.progress_reports().is_empty()).await;
     assert_eq!(worker.server.final_reports().len(), 1, "it is not over");
     worker.wait_for_reports(2).await;
-    let progress: Vec<_> = worker
-        .progress_reports()
-        .iter()
-        .map(reported_retries)
-        .collect();
+    let progress: Vec<_> = worker.progress_reports().iter().map(reported_retries).collect();
     assert_eq!(progress, [(vec![1], 0), (vec![2], 1)]);
     let report = worker.server.final_reports().pop().unwrap();
     assert_eq!(report.status, ReportStatus::Completed);
@@ -89,16 +77,10 @@ async fn retry_is_reported_once_before_its_delay() {
 #[tokio::test(start_paused = true)]
 async fn unacknowledged_retry_is_reported_again() {
     let worker = TestWorker::with_cached_playbook().await;
-    worker
-        .server
-        .with_state(|state| state.progress_responses_to_lose = 1);
+    worker.server.with_state(|state| state.progress_responses_to_lose = 1);
     worker.server.enqueue([leased_command(1, "flaky")]);
     worker.wait_for_reports(2).await;
-    let progress: Vec<_> = worker
-        .progress_reports()
-        .iter()
-        .map(reported_retries)
-        .collect();
+    let progress: Vec<_> = worker.progress_reports().iter().map(reported_retries).collect();
     assert_eq!(progress, [(vec![1], 0), (vec![1], 0), (vec![2], 1)]);
 
     worker.server.with_state(|state| {
@@ -122,9 +104,7 @@ async fn rejected_progress_does_not_affect_task() {
         (ReportDisposition::Rejected, Some(ErrorCode::Validation)),
     ] {
         let worker = TestWorker::with_cached_playbook().await;
-        worker
-            .server
-            .with_state(|state| state.progress_verdict = Some(verdict));
+        worker.server.with_state(|state| state.progress_verdict = Some(verdict));
         worker.server.enqueue([leased_command(1, "flaky")]);
         worker.wait_for_reports(2).await;
         // A final verdict is not retried.
@@ -135,22 +115,13 @@ async fn rejected_progress_does_not_affect_task() {
         worker.shut_down().await;
     }
     let worker = TestWorker::with_cached_playbook().await;
-    let temporary = (
-        ReportDisposition::Rejected,
-        Some(ErrorCode::StoreUnavailable),
-    );
-    worker
-        .server
-        .with_state(|state| state.progress_verdict = Some(temporary));
+    let temporary = (ReportDisposition::Rejected, Some(ErrorCode::StoreUnavailable));
+    worker.server.with_state(|state| state.progress_verdict = Some(temporary));
     worker.server.enqueue([leased_command(1, "flaky")]);
     worker
-        .wait_until("progress is reported again", |worker| {
-            worker.progress_reports().len() > 1
-        })
+        .wait_until("progress is reported again", |worker| worker.progress_reports().len() > 1)
         .await;
-    worker
-        .server
-        .with_state(|state| state.progress_verdict = None);
+    worker.server.with_state(|state| state.progress_verdict = None);
     worker.wait_for_reports(2).await;
     let report = worker.server.final_reports().pop().unwrap();
     assert_eq!(reported_retries(&report), (vec![], 2));

@@ -50,12 +50,7 @@ async fn secrets_in_result_are_redacted() {
     let report = worker.server.final_reports().remove(0);
     assert_eq!(report.error, None);
     let reported = report_text(&report);
-    for secret in [
-        "sesame-opens-42",
-        "SESAME-OPENS-42",
-        "ada-lovelace",
-        "pass/word 1815",
-    ] {
+    for secret in ["sesame-opens-42", "SESAME-OPENS-42", "ada-lovelace", "pass/word 1815"] {
         assert!(!reported.contains(secret), "{secret} in {reported}");
     }
     // The tool received the secrets: every occurrence is redacted.
@@ -64,23 +59,11 @@ async fn secrets_in_result_are_redacted() {
         received.get("auth").unwrap().to_string(),
         r#"{"db_password":"[REDACTED]","db_user":"[REDACTED]","type":"postgres"}"#
     );
-    assert_eq!(
-        received
-            .get("seen")
-            .unwrap()
-            .as_str()
-            .unwrap()
-            .matches("[REDACTED]")
-            .count(),
-        4
-    );
+    assert_eq!(received.get("seen").unwrap().as_str().unwrap().matches("[REDACTED]").count(), 4);
     assert_eq!(report.set.get("ctx.t"), Some(&Json::from("[REDACTED]")));
     // Each credential was requested once for this run.
     let requested = worker.server.with_state(|state| {
-        let names = state
-            .credential_requests
-            .iter()
-            .map(|request| request.name.to_string());
+        let names = state.credential_requests.iter().map(|request| request.name.to_string());
         names.collect::<Vec<_>>()
     });
     assert_eq!(requested.len(), 2, "{requested:?}");
@@ -124,11 +107,7 @@ async fn secrets_in_error_are_redacted() {
     worker.wait_for_reports(1).await;
     let report = worker.server.final_reports().remove(0);
     assert!(report_text(&report).contains("cannot log in with"));
-    assert!(
-        !report_text(&report).contains("pass/word 1815"),
-        "{}",
-        report_text(&report)
-    );
+    assert!(!report_text(&report).contains("pass/word 1815"), "{}", report_text(&report));
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,9 +117,5 @@ async fn missing_credential_fails_task() {
     worker.wait_for_reports(1).await;
     let error = worker.server.final_reports().remove(0).error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::Auth);
-    assert!(
-        error.message.contains("noetl secret set db_main"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("noetl secret set db_main"), "{}", error.message);
 }

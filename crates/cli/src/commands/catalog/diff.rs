@@ -63,16 +63,11 @@ pub(super) fn run(
     let (left, right) = match &args.right {
         None => connection.block_on(fetch_newest_two(&args.left, target))?,
         Some(right) => {
-            let left = connection
-                .block_on(fetch_definition(&args.left, target))?
-                .into();
+            let left = connection.block_on(fetch_definition(&args.left, target))?.into();
             let is_file = right == "-" || Path::new(right).is_file();
             let right = if is_file {
                 let origin = DocumentOrigin::new(Path::new(right));
-                DiffSide {
-                    name: origin.display_name(),
-                    text: origin.read_text(io)?,
-                }
+                DiffSide { name: origin.display_name(), text: origin.read_text(io)? }
             } else {
                 connection.block_on(fetch_definition(right, target))?.into()
             };
@@ -80,11 +75,7 @@ pub(super) fn run(
         }
     };
     let lines = unified_diff_lines(&left, &right);
-    let exit = if lines.is_empty() {
-        CommandExit::Ok
-    } else {
-        CommandExit::Failed
-    };
+    let exit = if lines.is_empty() { CommandExit::Ok } else { CommandExit::Failed };
     if !args.output.is_table() {
         let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
         let output = DiffOutput {
@@ -119,9 +110,7 @@ async fn fetch_newest_two(path: &str, target: &Target) -> Result<(DiffSide, Diff
     let (path, _): (PlaybookPath, _) = parse_path_and_version(path)?;
     let previous = newest.version.saturating_sub(1);
     if previous == 0 {
-        return Err(Error::SingleVersion {
-            path: path.to_string(),
-        });
+        return Err(Error::SingleVersion { path: path.to_string() });
     }
     let previous = fetch_definition(&format!("{path}@{previous}"), target).await?;
     Ok((previous.into(), newest.into()))

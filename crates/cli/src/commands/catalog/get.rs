@@ -40,19 +40,11 @@ pub(super) fn run(
     let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
     let definition = connection.block_on(fetch_definition(&args.path, &connection.target))?;
     if args.output.is_table() {
-        let ending = if definition.content.ends_with('\n') {
-            ""
-        } else {
-            "\n"
-        };
+        let ending = if definition.content.ends_with('\n') { "" } else { "\n" };
         // A file receives the exact registered text. On a terminal, control characters are escaped,
         // since the text may come from other users.
         if io.out.is_terminal() {
-            write!(
-                io.out,
-                "{}{ending}",
-                escape_control_lines(&definition.content)
-            )?;
+            write!(io.out, "{}{ending}", escape_control_lines(&definition.content))?;
         } else {
             write!(io.out, "{}{ending}", definition.content)?;
         }
@@ -90,11 +82,7 @@ pub(crate) async fn definition_not_found(name: &str, error: TargetError, target:
         ..CatalogListRequest::default()
     };
     // The suggestion is optional: if the list cannot be fetched, no suggestion is made.
-    let definitions = target
-        .list_definitions(request)
-        .await
-        .unwrap_or_default()
-        .entries;
+    let definitions = target.list_definitions(request).await.unwrap_or_default().entries;
     let path = name.rsplit_once('@').map_or(name, |(path, _)| path);
     Error::NoDefinition {
         name: escape_control(name),

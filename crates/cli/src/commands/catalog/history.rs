@@ -34,18 +34,13 @@ pub(super) fn run(
     quiet: bool,
     io: &mut Io<'_>,
 ) -> Result<CommandExit, Error> {
-    let path = PlaybookPath::new(args.path.as_str()).map_err(|error| Error::InvalidArgument {
-        what: "PATH",
-        reason: error.to_string(),
-    })?;
+    let path = PlaybookPath::new(args.path.as_str())
+        .map_err(|error| Error::InvalidArgument { what: "PATH", reason: error.to_string() })?;
     let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
     let versions = connection.block_on(async {
         let (mut versions, mut cursor) = (Vec::new(), None);
         loop {
-            let page = connection
-                .target
-                .list_versions(path.clone(), cursor)
-                .await?;
+            let page = connection.target.list_versions(path.clone(), cursor).await?;
             versions.extend(page.entries);
             cursor = page.next_cursor;
             if cursor.is_none() || versions.len() >= MAX_LISTED_VERSIONS {
@@ -53,7 +48,6 @@ pub(super) fn run(
             }
         }
     })?;
-    args.output
-        .print_list(&versions, |times| definition_table(&versions, times), io)?;
+    args.output.print_list(&versions, |times| definition_table(&versions, times), io)?;
     Ok(CommandExit::Ok)
 }

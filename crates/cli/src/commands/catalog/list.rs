@@ -52,8 +52,7 @@ pub(super) fn run(
         }
         return Ok(CommandExit::Ok);
     }
-    args.output
-        .print_list(&entries, |times| definition_table(&entries, times), io)?;
+    args.output.print_list(&entries, |times| definition_table(&entries, times), io)?;
     Ok(CommandExit::Ok)
 }
 

@@ -62,21 +62,13 @@ pub(super) fn run(args: &RegisterArgs, quiet: bool, io: &mut Io<'_>) -> Result<C
         let server = connection.target.require_server()?;
         let mut responses = Vec::new();
         for content in documents {
-            let request = RegisterRequest {
-                content,
-                resource_type: None,
-                dry_run: args.dry_run,
-            };
+            let request = RegisterRequest { content, resource_type: None, dry_run: args.dry_run };
             let response = server.catalog_register(&request).await;
             responses.push(response.map_err(TargetError::from)?);
         }
         Ok::<_, Error>(responses)
     })?;
-    args.output.print_list(
-        &responses,
-        |_| registration_table(&responses, args.dry_run),
-        io,
-    )?;
+    args.output.print_list(&responses, |_| registration_table(&responses, args.dry_run), io)?;
     Ok(CommandExit::Ok)
 }
 

@@ -44,11 +44,9 @@ pub(super) fn run_checks(
                 }
             }
         }
-        Err(error) => findings.push(CheckFinding::new(
-            "store",
-            CheckState::Failed,
-            error.to_string(),
-        )),
+        Err(error) => {
+            findings.push(CheckFinding::new("store", CheckState::Failed, error.to_string()))
+        }
     }
     findings.push(check_python());
     findings.push(check_containers());
@@ -120,10 +118,7 @@ fn check_store(location: &StoreLocation) -> CheckFinding {
         }
         Ok(Some(OpenResult::InUse(lock_file))) => {
             let user = lock_file.map_or_else(String::new, |lock_file| {
-                format!(
-                    " by the server at {} (process {})",
-                    lock_file.url, lock_file.pid
-                )
+                format!(" by the server at {} (process {})", lock_file.url, lock_file.pid)
             });
             CheckFinding::new("store", CheckState::Ok, format!("{name} is in use{user}"))
         }
@@ -140,11 +135,7 @@ fn check_store(location: &StoreLocation) -> CheckFinding {
 
 /// First line of the output of `program --version`.
 fn program_version(program: &str) -> Option<String> {
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().unwrap_or_default().trim().to_owned();
     output.status.success().then_some(line)
@@ -163,9 +154,7 @@ fn check_python() -> CheckFinding {
 }
 
 fn check_containers() -> CheckFinding {
-    let version = ["docker", "podman"]
-        .iter()
-        .find_map(|name| program_version(name));
+    let version = ["docker", "podman"].iter().find_map(|name| program_version(name));
     match version {
         Some(version) => CheckFinding::new("containers", CheckState::Ok, version),
         None => CheckFinding::new(
@@ -206,15 +195,10 @@ fn check_clock(location: Option<&StoreLocation>) -> CheckFinding {
         )
         .fix("set the clock; ids require a time between 2024 and 2093");
     }
-    let last_write = location
-        .and_then(StoreLocation::file_path)
-        .and_then(last_modified);
+    let last_write = location.and_then(StoreLocation::file_path).and_then(last_modified);
     match last_write {
         Some(last_write) if last_write > now.saturating_add(MAX_CLOCK_SKEW) => {
-            let text = format!(
-                "the database was written {}",
-                relative_time(last_write, now)
-            );
+            let text = format!("the database was written {}", relative_time(last_write, now));
             CheckFinding::new("clock", CheckState::Warning, text)
                 .fix("the clock seems to be behind; set it")
         }
@@ -238,20 +222,14 @@ fn check_limits() -> CheckFinding {
             CheckFinding::new("limits", CheckState::Warning, text)
                 .fix(format!("ulimit -n {MIN_OPEN_FILES}"))
         }
-        Some(Ok(files)) => CheckFinding::new(
-            "limits",
-            CheckState::Ok,
-            format!("a process can open {files} files"),
-        ),
-        Some(Err(_)) => CheckFinding::new(
-            "limits",
-            CheckState::Ok,
-            "the number of open files is not limited",
-        ),
-        None => CheckFinding::new(
-            "limits",
-            CheckState::Note,
-            "this system does not report its limits",
-        ),
+        Some(Ok(files)) => {
+            CheckFinding::new("limits", CheckState::Ok, format!("a process can open {files} files"))
+        }
+        Some(Err(_)) => {
+            CheckFinding::new("limits", CheckState::Ok, "the number of open files is not limited")
+        }
+        None => {
+            CheckFinding::new("limits", CheckState::Note, "this system does not report its limits")
+        }
     }
 }

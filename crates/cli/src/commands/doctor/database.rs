@@ -27,19 +27,13 @@ async fn inspect_database_server(
     location: &StoreLocation,
 ) -> Result<Vec<CheckFinding>, StartError> {
     let name = location.display_name();
-    if let Some(schema) = location
-        .schema_version()
-        .await?
-        .filter(|schema| schema.is_outdated())
-    {
+    if let Some(schema) = location.schema_version().await?.filter(|schema| schema.is_outdated()) {
         let text = format!(
             "{name} is reachable; its tables are at schema {} of {}",
             schema.version, schema.newest
         );
         let fix = "the next server start migrates them, or run: noetl db migrate";
-        return Ok(vec![
-            CheckFinding::new("store", CheckState::Note, text).fix(fix),
-        ]);
+        return Ok(vec![CheckFinding::new("store", CheckState::Note, text).fix(fix)]);
     }
     let store = location.open_read_only().await?;
     let text = format!("{name} is reachable; its schema is up to date");
@@ -53,22 +47,14 @@ async fn inspect_database_server(
             CheckFinding::new("log", CheckState::Warning, text)
         }
     };
-    Ok(vec![
-        CheckFinding::new("store", CheckState::Ok, text),
-        log_finding,
-    ])
+    Ok(vec![CheckFinding::new("store", CheckState::Ok, text), log_finding])
 }
 
 /// Reports missing protections of the event log. A missing protection is a warning if a separate
 /// owner role is configured.
 fn check_log_privileges(missing: &[FailedPrivilegeCheck], has_owner: bool) -> CheckFinding {
-    let is_modifiable = missing
-        .iter()
-        .any(|failed| failed.check == PrivilegeCheck::AppendOnly);
-    let descriptions: Vec<String> = missing
-        .iter()
-        .map(FailedPrivilegeCheck::to_string)
-        .collect();
+    let is_modifiable = missing.iter().any(|failed| failed.check == PrivilegeCheck::AppendOnly);
+    let descriptions: Vec<String> = missing.iter().map(FailedPrivilegeCheck::to_string).collect();
     let not_enforced = format!("not enforced: {}", descriptions.join(", "));
     match (is_modifiable, has_owner) {
         (true, true) => CheckFinding::new("log", CheckState::Warning, not_enforced).fix(
@@ -99,16 +85,8 @@ mod tests {
         assert!(finding.fix.is_some());
         let finding = check_log_privileges(&missing, false);
         assert_eq!(finding.state, CheckState::Note);
-        assert_eq!(
-            finding.detail,
-            "not enforced: append-only log (the role noetl owns it)"
-        );
+        assert_eq!(finding.detail, "not enforced: append-only log (the role noetl owns it)");
         let finding = check_log_privileges(&[], true);
-        assert!(
-            finding
-                .detail
-                .starts_with("the server can only append to it"),
-            "{finding:?}"
-        );
+        assert!(finding.detail.starts_with("the server can only append to it"), "{finding:?}");
     }
 }

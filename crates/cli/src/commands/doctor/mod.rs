@@ -61,12 +61,7 @@ pub(super) struct CheckFinding {
 
 impl CheckFinding {
     fn new(check: &'static str, state: CheckState, detail: impl Into<String>) -> Self {
-        Self {
-            check,
-            state,
-            detail: detail.into(),
-            fix: None,
-        }
+        Self { check, state, detail: detail.into(), fix: None }
     }
 
     fn fix(mut self, fix: impl Into<String>) -> Self {
@@ -94,22 +89,13 @@ pub(crate) fn run(args: &DoctorArgs, io: &mut Io<'_>) -> Result<CommandExit, Err
         let no_table = |_: &_| crate::output::TextTable::new([]);
         args.output.print_list(&findings, no_table, io)?;
     }
-    let is_failed = findings
-        .iter()
-        .any(|finding| finding.state == CheckState::Failed);
-    Ok(if is_failed {
-        CommandExit::Failed
-    } else {
-        CommandExit::Ok
-    })
+    let is_failed = findings.iter().any(|finding| finding.state == CheckState::Failed);
+    Ok(if is_failed { CommandExit::Failed } else { CommandExit::Ok })
 }
 
 fn print_findings(findings: &[CheckFinding], io: &mut Io<'_>) -> Result<(), Error> {
     let paint = io.out.paint();
-    let width = findings
-        .iter()
-        .map(|finding| display_width(finding.check))
-        .max();
+    let width = findings.iter().map(|finding| display_width(finding.check)).max();
     let width = width.unwrap_or(0);
     for finding in findings {
         let (sign, style) = match finding.state {
@@ -119,23 +105,11 @@ fn print_findings(findings: &[CheckFinding], io: &mut Io<'_>) -> Result<(), Erro
             CheckState::Failed => ("✗", palette::FAILURE),
         };
         let blanks = " ".repeat(width.saturating_sub(display_width(finding.check)));
-        let (sign, check) = (
-            paint.text(style, sign),
-            paint.text(palette::NAME, finding.check),
-        );
-        writeln!(
-            io.out,
-            "{sign} {check}{blanks}  {}",
-            escape_control(&finding.detail)
-        )?;
+        let (sign, check) = (paint.text(style, sign), paint.text(palette::NAME, finding.check));
+        writeln!(io.out, "{sign} {check}{blanks}  {}", escape_control(&finding.detail))?;
         if let Some(fix) = &finding.fix {
             let label = paint.text(palette::HELP, "fix");
-            writeln!(
-                io.out,
-                "  {}  {label}: {}",
-                " ".repeat(width),
-                escape_control(fix)
-            )?;
+            writeln!(io.out, "  {}  {label}: {}", " ".repeat(width), escape_control(fix))?;
         }
     }
     Ok(())

@@ -56,12 +56,8 @@ fn refuses_tasks(status: &SandboxStatus) -> bool {
 
 /// Runs the probe task. Returns its output and the sandbox layers that the kernel supports.
 fn probe_sandbox(config: &Config, env: &Env) -> Result<(String, SandboxStatus), String> {
-    let toolbox = roles::build_toolbox(
-        config,
-        env,
-        CodeTrust::Untrusted,
-        PlatformToolSettings::default(),
-    );
+    let toolbox =
+        roles::build_toolbox(config, env, CodeTrust::Untrusted, PlatformToolSettings::default());
     let sandbox =
         roles::sandbox_settings(config, CodeTrust::Untrusted).map_err(|error| error.to_string())?;
     let toolbox = toolbox.map_err(|error| error.to_string())?;
@@ -79,9 +75,7 @@ fn probe_sandbox(config: &Config, env: &Env) -> Result<(String, SandboxStatus), 
         return Err(error.message.to_string());
     }
     let stdout = outcome.data.get("stdout").and_then(Json::as_str);
-    stdout
-        .map(|stdout| (stdout.to_owned(), status))
-        .ok_or_else(|| "it printed nothing".to_owned())
+    stdout.map(|stdout| (stdout.to_owned(), status)).ok_or_else(|| "it printed nothing".to_owned())
 }
 
 fn probe_call() -> ToolCall {
@@ -127,10 +121,7 @@ fn evaluate_probe(
             .is_some_and(|name| name.starts_with("NOETL_") && env.get(name).is_some())
     });
     let layers = [
-        (
-            "a separate process group",
-            !fact("group").is_empty() && fact("group") != own_group,
-        ),
+        ("a separate process group", !fact("group").is_empty() && fact("group") != own_group),
         ("a private directory", fact("mode") == "700"),
         ("a cleared environment", !leaks),
         ("a memory limit", is_bounded("memory")),
@@ -140,10 +131,7 @@ fn evaluate_probe(
     ];
     let names = |wanted: bool| {
         let matching = layers.iter().filter(|(_, is_active)| *is_active == wanted);
-        matching
-            .map(|(name, _)| *name)
-            .collect::<Vec<_>>()
-            .join(", ")
+        matching.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     };
     let (active, missing) = (names(true), names(false));
     if !missing.is_empty() {
@@ -176,10 +164,8 @@ mod tests {
         var PATH\n";
 
     fn sandbox_status(missing: &[Layer]) -> SandboxStatus {
-        let missing = missing.iter().map(|layer| InactiveLayer {
-            wall: *layer,
-            why: "EPERM".to_owned(),
-        });
+        let missing =
+            missing.iter().map(|layer| InactiveLayer { wall: *layer, why: "EPERM".to_owned() });
         SandboxStatus {
             mode: SandboxMode::BestEffort,
             is_offline: false,
@@ -201,10 +187,7 @@ mod tests {
             text.contains(": 32GiB of memory (NOETL_TASK_MEMORY) and files of 4GiB; "),
             "{text}"
         );
-        assert!(
-            text.ends_with("not active: seccomp (EPERM), pid namespace (EPERM)"),
-            "{text}"
-        );
+        assert!(text.ends_with("not active: seccomp (EPERM), pid namespace (EPERM)"), "{text}");
         for (active_line, inactive_line, layer) in [
             ("group 12", "group 7", "a separate process group"),
             ("mode 700", "mode 755", "a private directory"),

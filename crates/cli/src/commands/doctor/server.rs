@@ -25,12 +25,7 @@ pub(super) fn check_server(
         Err(error) => return failed(error.to_string()),
     };
     let (url, token, selected_by) = match selection {
-        ServerSelection::Server {
-            url,
-            token,
-            selected_by,
-            ..
-        } => (url, token, Some(selected_by)),
+        ServerSelection::Server { url, token, selected_by, .. } => (url, token, Some(selected_by)),
         ServerSelection::Unspecified => {
             match location.and_then(|location| location.find_server_or_open().ok().flatten()) {
                 Some(OpenResult::InUse(Some(lock_file))) => {
@@ -60,14 +55,9 @@ pub(super) fn check_server(
             Ok(vec![finding.fix("start one with: noetl dev")])
         }
         Err(error) => {
-            let finding = CheckFinding::new(
-                "server",
-                CheckState::Failed,
-                format!("{url}{suffix}: {error}"),
-            );
-            Ok(vec![
-                finding.fix("check the address, and that the server is running"),
-            ])
+            let finding =
+                CheckFinding::new("server", CheckState::Failed, format!("{url}{suffix}: {error}"));
+            Ok(vec![finding.fix("check the address, and that the server is running")])
         }
     }
 }
@@ -87,14 +77,8 @@ fn readiness_findings(ready: &ReadinessResponse, name: &str) -> Vec<CheckFinding
     let unhealthy = unhealthy.join(", ");
     let (state, text) = match ready.status {
         HealthStatus::Ok => (CheckState::Ok, format!("{name} is ready")),
-        HealthStatus::Degraded => (
-            CheckState::Warning,
-            format!("{name} is degraded: {unhealthy}"),
-        ),
-        HealthStatus::Failed => (
-            CheckState::Failed,
-            format!("{name} is not ready: {unhealthy}"),
-        ),
+        HealthStatus::Degraded => (CheckState::Warning, format!("{name} is degraded: {unhealthy}")),
+        HealthStatus::Failed => (CheckState::Failed, format!("{name} is not ready: {unhealthy}")),
     };
     let mut findings = vec![CheckFinding::new("server", state, text)];
     if !ready.missing_protections.is_empty() {
@@ -105,10 +89,7 @@ fn readiness_findings(ready: &ReadinessResponse, name: &str) -> Vec<CheckFinding
         );
     }
     if !ready.overrides.is_empty() {
-        let text = format!(
-            "unsafe settings are in effect: {}",
-            join_texts(&ready.overrides)
-        );
+        let text = format!("unsafe settings are in effect: {}", join_texts(&ready.overrides));
         let finding = CheckFinding::new("server settings", CheckState::Warning, text);
         findings.push(finding.fix("unset them if anyone else can reach the server"));
     }
@@ -125,18 +106,13 @@ fn check_identity(identity: Result<WhoAmI, ApiError>, has_token: bool) -> CheckF
     let error = match identity {
         Ok(who) => {
             let scopes = join_texts(&who.scopes);
-            let text = format!(
-                "{} of tenant {}, with scopes: {scopes}",
-                who.actor, who.tenant_id
-            );
+            let text = format!("{} of tenant {}, with scopes: {scopes}", who.actor, who.tenant_id);
             return CheckFinding::new("identity", CheckState::Ok, text);
         }
         Err(error) => error,
     };
-    let is_rejected = matches!(
-        error.code(),
-        Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired)
-    );
+    let is_rejected =
+        matches!(error.code(), Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired));
     match (is_rejected, has_token) {
         (true, true) => {
             let text = format!("the server rejects the token: {error}");
@@ -164,10 +140,7 @@ mod tests {
     fn degraded_server_is_a_warning_with_reason() {
         let findings = readiness_findings(&ready_response(), "URL");
         assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!(
-            (findings[0].state, &*findings[0].detail),
-            (CheckState::Ok, "URL is ready")
-        );
+        assert_eq!((findings[0].state, &*findings[0].detail), (CheckState::Ok, "URL is ready"));
         let degraded = ready_response().with_check(
             "nats",
             HealthStatus::Degraded,
@@ -197,11 +170,7 @@ mod tests {
             summaries,
             [
                 ("server", CheckState::Ok, "URL is ready"),
-                (
-                    "server sandbox",
-                    CheckState::Warning,
-                    "not active: seccomp, network"
-                ),
+                ("server sandbox", CheckState::Warning, "not active: seccomp, network"),
                 (
                     "server settings",
                     CheckState::Warning,
@@ -224,9 +193,6 @@ mod tests {
         };
         let finding = check_identity(Ok(identity), true);
         assert_eq!(finding.state, CheckState::Ok);
-        assert_eq!(
-            finding.detail,
-            "ci of tenant default, with scopes: exec:read"
-        );
+        assert_eq!(finding.detail, "ci of tenant default, with scopes: exec:read");
     }
 }

@@ -120,10 +120,7 @@ pub(super) fn resolve_rows(
                 if ids.is_empty() {
                     io.print_message("there are no dead rows")?;
                 }
-                let resolved = ResolvedRows {
-                    requested: ids.len(),
-                    changed: 0,
-                };
+                let resolved = ResolvedRows { requested: ids.len(), changed: 0 };
                 return resolved.print_summary(resolution, output, io);
             }
             print_dead_rows(&dead, io)?;
@@ -136,20 +133,16 @@ pub(super) fn resolve_rows(
         }
     };
     let mut resolved = ResolvedRows::default();
-    let result = rows
-        .chunks(request_rows())
-        .try_for_each(|chunk| -> Result<(), Error> {
-            let ids = OutboxIds {
-                outbox_ids: chunk.to_vec(),
-            };
-            let response = server.send(async |client| match resolution {
-                Resolution::Replay => client.replay_outbox(&ids).await,
-                Resolution::Discard => client.discard_outbox(&ids).await,
-            })?;
-            resolved.requested += chunk.len();
-            resolved.changed += response.changed;
-            Ok(())
-        });
+    let result = rows.chunks(request_rows()).try_for_each(|chunk| -> Result<(), Error> {
+        let ids = OutboxIds { outbox_ids: chunk.to_vec() };
+        let response = server.send(async |client| match resolution {
+            Resolution::Replay => client.replay_outbox(&ids).await,
+            Resolution::Discard => client.discard_outbox(&ids).await,
+        })?;
+        resolved.requested += chunk.len();
+        resolved.changed += response.changed;
+        Ok(())
+    });
     // Printed even if a later request failed, since the earlier rows have been changed.
     let exit = resolved.print_summary(resolution, output, io)?;
     result.map(|()| exit)
@@ -166,25 +159,16 @@ fn find_dead_rows(
 ) -> Result<DeadRowSearch, Error> {
     let (mut dead, mut after) = (Vec::new(), selection.start_cursor());
     for _ in 0..MAX_SEARCHED_PAGES {
-        let page = server.send(async |client| {
-            client
-                .list_outbox(Some("dead"), after, MAX_REQUEST_ROWS)
-                .await
-        })?;
+        let page = server
+            .send(async |client| client.list_outbox(Some("dead"), after, MAX_REQUEST_ROWS).await)?;
         let is_selected = |row: &OutboxEntry| row.discarded_at.is_none() && selection.contains(row);
         dead.extend(page.rows.into_iter().filter(is_selected));
         after = page.next_after;
         if after.is_none_or(|row| selection.ends_before(row)) {
-            return Ok(DeadRowSearch {
-                dead,
-                is_complete: true,
-            });
+            return Ok(DeadRowSearch { dead, is_complete: true });
         }
     }
-    Ok(DeadRowSearch {
-        dead,
-        is_complete: false,
-    })
+    Ok(DeadRowSearch { dead, is_complete: false })
 }
 
 /// Shows the rows to be confirmed.
@@ -219,12 +203,7 @@ impl ResolvedRows {
         }
         let changed = usize::try_from(changed).unwrap_or(usize::MAX);
         if changed > 0 && output.is_table() {
-            writeln!(
-                io.out,
-                "{} {}",
-                pluralize(changed, "row"),
-                resolution.past_tense()
-            )?;
+            writeln!(io.out, "{} {}", pluralize(changed, "row"), resolution.past_tense())?;
         }
         let others = requested.saturating_sub(changed);
         if others > 0 {
@@ -233,10 +212,6 @@ impl ResolvedRows {
                  noetl outbox dead"
             ))?;
         }
-        Ok(if changed == 0 && requested > 0 {
-            CommandExit::NotFound
-        } else {
-            CommandExit::Ok
-        })
+        Ok(if changed == 0 && requested > 0 { CommandExit::NotFound } else { CommandExit::Ok })
     }
 }

@@ -17,10 +17,7 @@ const MAX_TABLE_ROWS: usize = 30;
 
 /// Renders the state of a run, limited to a page or two.
 pub(super) fn render_replay(response: &ReplayResponse, paint: ColorPaint) -> String {
-    let mut page = ReplayPage {
-        text: String::new(),
-        paint,
-    };
+    let mut page = ReplayPage { text: String::new(), paint };
     let state = &response.state;
     page.push_summary(state);
     let includes = |part| response.projection == ProjectionKind::All || response.projection == part;
@@ -99,14 +96,8 @@ impl ReplayPage {
 
     fn push_loops(&mut self, state: &ReplayedState) {
         let rows = state.loops.values().map(|entry| {
-            let status = if entry.completed {
-                "COMPLETED"
-            } else {
-                "RUNNING"
-            };
-            let total = entry
-                .total
-                .map_or_else(|| "?".to_owned(), |total| total.to_string());
+            let status = if entry.completed { "COMPLETED" } else { "RUNNING" };
+            let total = entry.total.map_or_else(|| "?".to_owned(), |total| total.to_string());
             ReplayRow {
                 status: StatusName::parse(status).unwrap_or_default(),
                 cells: vec![

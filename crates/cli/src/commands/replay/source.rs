@@ -56,9 +56,7 @@ pub(super) fn select_source(
         None => target::select_server(config, io)?,
     };
     if let ServerSelection::Server { url, token, .. } = selection {
-        return Ok(LogSource::Server(target::build_client(
-            &url, token, config,
-        )?));
+        return Ok(LogSource::Server(target::build_client(&url, token, config)?));
     }
     match StoreLocation::from_config(config)?.file_path() {
         Some(file) => open_database_file(file),
@@ -136,14 +134,8 @@ impl LogReplay {
             if bytes_read.map_err(|source| unreadable_error(name, source))? == 0 {
                 return Ok(());
             }
-            let invalid_log = |reason: String| Error::InvalidLog {
-                path: name.to_owned(),
-                reason,
-            };
-            let record = self
-                .reader
-                .read(&line)
-                .map_err(|error| invalid_log(error.to_string()))?;
+            let invalid_log = |reason: String| Error::InvalidLog { path: name.to_owned(), reason };
+            let record = self.reader.read(&line).map_err(|error| invalid_log(error.to_string()))?;
             if let Some(record) = record {
                 self.apply_record(record).map_err(invalid_log)?;
             }
@@ -195,10 +187,9 @@ impl LogReplay {
             return Err(Error::NotInLog { path, what });
         }
         let state = match (self.fold, self.execution_id) {
-            (Some(fold), _) => fold.finish().map_err(|error| Error::InvalidLog {
-                path,
-                reason: error.to_string(),
-            })?,
+            (Some(fold), _) => fold
+                .finish()
+                .map_err(|error| Error::InvalidLog { path, reason: error.to_string() })?,
             (None, Some(id)) => {
                 ReplayState::new(TenantId::default(), OrganizationId::default(), id)
             }

@@ -84,25 +84,16 @@ async fn start_and_follow(
         ))?;
     }
     let mut display = ProgressDisplay::new(request.style, Some(request.source));
-    let run = LocalRun {
-        target: &target,
-        execution_id: started.execution_id,
-        timeout: request.timeout,
-    };
-    let outcome = run
-        .follow_events(&mut display, run_target, io, signals)
-        .await;
+    let run =
+        LocalRun { target: &target, execution_id: started.execution_id, timeout: request.timeout };
+    let outcome = run.follow_events(&mut display, run_target, io, signals).await;
     display.clear_live_lines(io)?;
     let cancelled = match outcome? {
         FollowOutcome::Ended(cancelled) => cancelled,
         FollowOutcome::Abandoned => return Ok(CommandExit::Interrupted),
     };
     let status = target.fetch_status(started.execution_id).await?;
-    let ended_run = EndedRun {
-        location,
-        target: &target,
-        status: &status,
-    };
+    let ended_run = EndedRun { location, target: &target, status: &status };
     if status.status == ExecutionStatus::Failed && !display.has_printed_failure() {
         ended_run.print_error(io)?;
     }
@@ -211,21 +202,12 @@ impl LocalRun<'_> {
 
     /// Cancels the run unless it has ended, because no other worker can run its commands.
     async fn cancel_without_worker(&self, io: &mut Io<'_>) -> Result<(), Error> {
-        if self
-            .target
-            .fetch_status(self.execution_id)
-            .await?
-            .status
-            .is_terminal()
-        {
+        if self.target.fetch_status(self.execution_id).await?.status.is_terminal() {
             return Ok(());
         }
         io.print_message("cancelling the run because its worker was drained")?;
         let reason = "its worker was drained";
-        Ok(self
-            .target
-            .cancel_execution(self.execution_id, reason)
-            .await?)
+        Ok(self.target.cancel_execution(self.execution_id, reason).await?)
     }
 
     /// Cancels the run. Returns false if the user interrupts the cancellation.
@@ -287,18 +269,10 @@ impl EndedRun<'_> {
         let name = self.location.display_name();
         match (self.target, self.location) {
             (Target::Remote(client), _) => {
-                format!(
-                    "  log: {name} · {show_command} --server {}",
-                    client.base_url()
-                )
+                format!("  log: {name} · {show_command} --server {}", client.base_url())
             }
             (Target::Local(_), StoreLocation::Memory) => "  log: not stored".to_owned(),
-            (
-                Target::Local(_),
-                StoreLocation::File {
-                    is_default: true, ..
-                },
-            ) => {
+            (Target::Local(_), StoreLocation::File { is_default: true, .. }) => {
                 format!("  log: {name} · {show_command}")
             }
             (Target::Local(_), StoreLocation::File { .. }) => {

@@ -86,11 +86,8 @@ pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Comman
     };
     let payload = workload_values(args, io)?;
     let config = Config::load(&args.settings.given, &io.env)?;
-    let location = if args.ephemeral {
-        StoreLocation::Memory
-    } else {
-        StoreLocation::from_config(&config)?
-    };
+    let location =
+        if args.ephemeral { StoreLocation::Memory } else { StoreLocation::from_config(&config)? };
     let style = progress_style(&config, quiet, io);
     if style != ProgressStyle::Quiet {
         io.print_warnings(&config.warnings)?;
@@ -165,11 +162,7 @@ fn read_playbook(
         return Ok(None);
     }
     match checked.document {
-        Some(Document::Playbook(playbook)) => Ok(Some(PlaybookSource {
-            file,
-            text,
-            playbook,
-        })),
+        Some(Document::Playbook(playbook)) => Ok(Some(PlaybookSource { file, text, playbook })),
         Some(Document::Subscription(_)) => Err(not_runnable_error(file, "subscription")),
         Some(Document::Schedule(_)) => Err(not_runnable_error(file, "schedule")),
         Some(Document::Other(other)) => Err(not_runnable_error(file, &other.kind)),
@@ -206,9 +199,7 @@ fn unread_input_warnings(sets: &[String], playbook: &Playbook) -> Vec<String> {
     let fields = playbook.workload.iter();
     let workload_names: Vec<&str> = fields.map(|field| &*field.name.value).collect();
     let inputs_read = InputsRead::from_playbook(playbook);
-    let names = sets
-        .iter()
-        .filter_map(|assignment| assignment.split(['=', '.']).next());
+    let names = sets.iter().filter_map(|assignment| assignment.split(['=', '.']).next());
     let unread = names.filter(|name| !workload_names.contains(name) && !inputs_read.may_read(name));
     let warning = |name| match nearest_name(name, workload_names.iter()) {
         Some(similar) => format!("the playbook does not read '{name}'; did you mean '{similar}'?"),

@@ -80,12 +80,7 @@ impl RunTarget {
     /// Stops the local components: kills tools and completes pending writes.
     pub(super) async fn shut_down(self) {
         let Self::Local(local) = self else { return };
-        let LocalProcess {
-            runtime,
-            worker,
-            stop,
-            ..
-        } = *local;
+        let LocalProcess { runtime, worker, stop, .. } = *local;
         stop.cancel();
         // A failure of the worker was already reported.
         if let Some(worker) = worker {
@@ -158,10 +153,8 @@ async fn connect_to_holder(
     lock_file: Option<&ServerLockFile>,
     config: &Config,
 ) -> Result<Option<Client>, Error> {
-    let settings = ClientSettings {
-        connect_timeout: Millis::from_secs(1),
-        ..roles::client_settings(config)?
-    };
+    let settings =
+        ClientSettings { connect_timeout: Millis::from_secs(1), ..roles::client_settings(config)? };
     let Some(client) = lock_file.and_then(|lock_file| Client::new(&lock_file.url, settings).ok())
     else {
         return Ok(None);
@@ -205,10 +198,5 @@ async fn start_local_process(
     let worker = plan.build_worker(Arc::new(runtime.clone()), toolbox);
     let stop = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop.clone()));
-    Ok(LocalProcess {
-        runtime,
-        pool,
-        worker: Some(worker),
-        stop,
-    })
+    Ok(LocalProcess { runtime, pool, worker: Some(worker), stop })
 }

@@ -62,20 +62,14 @@ pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Co
     connection.block_on(async {
         let server = target.require_server()?;
         let Some(run) = &args.run else {
-            let pending = server
-                .list_all_approvals()
-                .await
-                .map_err(TargetError::from)?;
+            let pending = server.list_all_approvals().await.map_err(TargetError::from)?;
             return list_approvals(args, &pending.approvals, quiet, io);
         };
         let id = find_run(target, run).await?;
         let step = if let Some(step) = &args.step {
             step.clone()
         } else {
-            let query = ApprovalsQuery {
-                execution_id: Some(id),
-                ..ApprovalsQuery::default()
-            };
+            let query = ApprovalsQuery { execution_id: Some(id), ..ApprovalsQuery::default() };
             let pending = server.list_approvals(&query).await;
             single_pending_step(id, &pending.map_err(TargetError::from)?.approvals)?
         };
@@ -107,11 +101,7 @@ async fn send_decision(
         output.print_item(&response, io)?;
         return Ok(CommandExit::Ok);
     }
-    let verb = if response.decision == *"reject" {
-        "rejected"
-    } else {
-        "approved"
-    };
+    let verb = if response.decision == *"reject" { "rejected" } else { "approved" };
     writeln!(io.out, "{id} {} {verb}", request.step)?;
     Ok(CommandExit::Ok)
 }
@@ -125,9 +115,7 @@ fn single_pending_step(id: ExecutionId, approvals: &[ApprovalView]) -> Result<St
         .collect();
     match steps.as_slice() {
         [step] => Ok(step.clone()),
-        [] => Err(Error::NoPendingApproval {
-            run: id.to_string(),
-        }),
+        [] => Err(Error::NoPendingApproval { run: id.to_string() }),
         _ => Err(Error::AmbiguousStep { steps }),
     }
 }
@@ -144,8 +132,7 @@ fn list_approvals(
         }
         return Ok(CommandExit::Ok);
     }
-    args.output
-        .print_list(approvals, |times| approval_table(approvals, times), io)?;
+    args.output.print_list(approvals, |times| approval_table(approvals, times), io)?;
     Ok(CommandExit::Ok)
 }
 

@@ -119,8 +119,7 @@ pub(super) fn cancel_runs(
         return print_results(&[], args.output, io);
     }
     if args.dry_run && !args.output.is_table() {
-        args.output
-            .print_list(&runs, |times| run_table(&runs, times), io)?;
+        args.output.print_list(&runs, |times| run_table(&runs, times), io)?;
         return Ok(CommandExit::Ok);
     }
     print_selected_runs(&runs, io)?;
@@ -129,23 +128,13 @@ pub(super) fn cancel_runs(
         io.print_message(format_args!("{runs} would be cancelled"))?;
         return Ok(CommandExit::Ok);
     }
-    let question = format!(
-        "Cancel {} at {}?",
-        pluralize(runs.len(), "run"),
-        connection.display_name()
-    );
-    let expected = if runs.len() == 1 {
-        "yes".to_owned()
-    } else {
-        runs.len().to_string()
-    };
+    let question =
+        format!("Cancel {} at {}?", pluralize(runs.len(), "run"), connection.display_name());
+    let expected = if runs.len() == 1 { "yes".to_owned() } else { runs.len().to_string() };
     if !confirm(args.confirm, &question, &expected, io)? {
         return Ok(CommandExit::Failed);
     }
-    let request = CancelRequest {
-        reason: args.reason.as_deref().map(Into::into),
-        cascade: None,
-    };
+    let request = CancelRequest { reason: args.reason.as_deref().map(Into::into), cascade: None };
     let mut results = Vec::new();
     let cancelled = connection.block_on(async {
         let server = connection.target.require_server()?;
@@ -180,10 +169,7 @@ struct ControlResult {
 
 impl ControlResult {
     const fn new(execution_id: ExecutionId, status: ExecutionStatus) -> Self {
-        Self {
-            execution_id,
-            status,
-        }
+        Self { execution_id, status }
     }
 }
 
@@ -245,10 +231,7 @@ async fn fetch_unfinished_runs(
         !status.is_terminal() && filter.status.is_none_or(|only| only == *status)
     };
     for status in ExecutionStatus::ALL.iter().copied().filter(is_selected) {
-        let query = ExecutionsQuery {
-            status: Some(status),
-            ..filter.cancel_query()
-        };
+        let query = ExecutionsQuery { status: Some(status), ..filter.cancel_query() };
         runs.extend(list::fetch_runs(target, query, MAX_CANCELLED_RUNS + 1).await?);
     }
     runs.sort_by_key(|run| Reverse(run.execution_id));
@@ -259,11 +242,7 @@ async fn fetch_unfinished_runs(
 
 /// Shows the selected runs before the confirmation.
 fn print_selected_runs(runs: &[ExecutionSummary], io: &mut Io<'_>) -> Result<(), Error> {
-    let output = OutputArgs {
-        format: OutputFormat::Table,
-        no_headers: true,
-        time: None,
-    };
+    let output = OutputArgs { format: OutputFormat::Table, no_headers: true, time: None };
     let times = output.time_formatter(io);
     let first = &runs[..runs.len().min(MAX_SHOWN_RUNS)];
     let text = run_table(first, &times).render_table(false, false, &io.err);
@@ -297,9 +276,7 @@ fn set_paused(
     io: &mut Io<'_>,
 ) -> Result<CommandExit, Error> {
     let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-    let request = ControlRequest {
-        reason: args.reason.as_deref().map(Into::into),
-    };
+    let request = ControlRequest { reason: args.reason.as_deref().map(Into::into) };
     let mut results = Vec::new();
     let result = connection.block_on(async {
         for name in &args.runs {

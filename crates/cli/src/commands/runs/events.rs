@@ -96,11 +96,7 @@ async fn print_events(
         }
         return Ok(CommandExit::Ok);
     }
-    args.output.print_list(
-        &events,
-        |times| event_table::event_table(&events, times),
-        io,
-    )?;
+    args.output.print_list(&events, |times| event_table::event_table(&events, times), io)?;
     Ok(CommandExit::Ok)
 }
 
@@ -117,25 +113,21 @@ impl EventPages {
         let kind = args.kind.as_deref().map(EventName::parse);
         Ok(Self {
             query: EventsQuery {
-                after_seq: after_seq.transpose().map_err(|_| Error::InvalidRunName {
-                    text: "--after".to_owned(),
-                })?,
+                after_seq: after_seq
+                    .transpose()
+                    .map_err(|_| Error::InvalidRunName { text: "--after".to_owned() })?,
                 event_type: kind.transpose().map_err(|error| Error::InvalidArgument {
                     what: "--type",
                     reason: error.to_string(),
                 })?,
                 step: args.step.as_deref().map(Text::from),
-                order: if args.last.is_some() {
-                    EventOrder::Desc
-                } else {
-                    EventOrder::Asc
-                },
+                order: if args.last.is_some() { EventOrder::Desc } else { EventOrder::Asc },
                 limit: PageLimit::MAX,
                 ..EventsQuery::default()
             },
-            remaining: args.last.map_or(usize::MAX, |last| {
-                usize::try_from(last).unwrap_or(usize::MAX)
-            }),
+            remaining: args
+                .last
+                .map_or(usize::MAX, |last| usize::try_from(last).unwrap_or(usize::MAX)),
             is_finished: false,
         })
     }
@@ -164,10 +156,7 @@ pub(super) async fn fetch_log(
     max_events: usize,
     io: &mut Io<'_>,
 ) -> Result<Vec<EventView>, Error> {
-    let mut query = EventsQuery {
-        limit: PageLimit::MAX,
-        ..EventsQuery::default()
-    };
+    let mut query = EventsQuery { limit: PageLimit::MAX, ..EventsQuery::default() };
     let mut events = Vec::new();
     loop {
         let page = target.fetch_events(id, query.clone()).await?;

@@ -89,8 +89,7 @@ async fn explain_run(
     writeln!(io.out, "{status}: {}", escape_control(&explanation.summary))?;
     if !explanation.waiting_on.is_empty() {
         writeln!(io.out)?;
-        args.output
-            .print_table(&wait_table(&explanation.waiting_on, &times), io)?;
+        args.output.print_table(&wait_table(&explanation.waiting_on, &times), io)?;
         if explanation.more > 0 {
             writeln!(io.out, "and {} more", explanation.more)?;
         }
@@ -101,8 +100,7 @@ async fn explain_run(
     }
     if args.why && !explanation.cause.is_empty() {
         writeln!(io.out)?;
-        args.output
-            .print_table(&cause_table(&explanation.cause, &times), io)?;
+        args.output.print_table(&cause_table(&explanation.cause, &times), io)?;
     }
     print_suggestion(&explanation, io)?;
     Ok(CommandExit::Ok)
@@ -134,11 +132,7 @@ fn wait_table(waits: &[WaitCondition], times: &TimeFormatter) -> TextTable {
 
 fn join_holders(holders: &[Text]) -> String {
     let names: Vec<&str> = holders.iter().map(Text::as_str).collect();
-    if names.is_empty() {
-        "-".to_owned()
-    } else {
-        names.join(", ")
-    }
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }
 
 fn cause_table(causes: &[CausalEvent], times: &TimeFormatter) -> TextTable {
@@ -201,9 +195,7 @@ fn print_suggestion(explanation: &ExecutionExplanation, io: &mut Io<'_>) -> Resu
     use noetl_api::explain::WaitConditionKind;
     let id = explanation.execution_id;
     let first_wait = explanation.waiting_on.first();
-    let step = first_wait
-        .and_then(|first_wait| first_wait.step.as_deref())
-        .unwrap_or("STEP");
+    let step = first_wait.and_then(|first_wait| first_wait.step.as_deref()).unwrap_or("STEP");
     let suggestion = match first_wait.map(|first_wait| first_wait.kind) {
         Some(WaitConditionKind::Paused) => format!("noetl runs resume {id}"),
         Some(WaitConditionKind::Pool) => {
@@ -256,12 +248,7 @@ mod tests {
     #[test]
     fn every_wait_shows_its_reason() {
         let waits = [
-            sample_wait(
-                "train",
-                WaitConditionKind::Pool,
-                "gpu",
-                "no worker of pool gpu is alive",
-            ),
+            sample_wait("train", WaitConditionKind::Pool, "gpu", "no worker of pool gpu is alive"),
             sample_wait(
                 "ship",
                 WaitConditionKind::Approval,
@@ -296,10 +283,7 @@ mod tests {
         ");
         let narrow = table.render_table(false, true, &io.err);
         let narrow = anstream::adapter::strip_str(&narrow).to_string();
-        assert!(
-            narrow.lines().all(|line| display_width(line) <= 60),
-            "{narrow}"
-        );
+        assert!(narrow.lines().all(|line| display_width(line) <= 60), "{narrow}");
         for reason in ["no worker of", "somebody has", "the signal"] {
             assert!(narrow.contains(reason), "{narrow}");
         }

@@ -33,9 +33,7 @@ pub(crate) async fn find_run(target: &Target, text: &str) -> Result<ExecutionId,
         return find_last_run(target).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::InvalidRunName {
-            text: escape_control(text),
-        });
+        return Err(Error::InvalidRunName { text: escape_control(text) });
     }
     match parse_full_id(text) {
         Some(id) => Ok(id),
@@ -46,9 +44,7 @@ pub(crate) async fn find_run(target: &Target, text: &str) -> Result<ExecutionId,
 /// Parses a full id. Returns `None` for a text that may be part of an id.
 pub(crate) fn parse_full_id(text: &str) -> Option<ExecutionId> {
     let text = text.trim();
-    (text.len() >= FULL_ID_DIGITS)
-        .then(|| text.parse().ok())
-        .flatten()
+    (text.len() >= FULL_ID_DIGITS).then(|| text.parse().ok()).flatten()
 }
 
 /// Finds the newest run that was not started by another run or by the platform.
@@ -130,11 +126,7 @@ async fn find_by_exact_id(target: &Target, text: &str) -> Result<ExecutionId, Er
 
 fn run_not_found_error(text: &str, is_complete: bool) -> Error {
     let text = text.to_owned();
-    if is_complete {
-        Error::NoRun { text }
-    } else {
-        Error::NotAmongNewest { text }
-    }
+    if is_complete { Error::NoRun { text } } else { Error::NotAmongNewest { text } }
 }
 
 #[cfg(test)]

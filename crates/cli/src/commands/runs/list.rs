@@ -77,15 +77,7 @@ fn parse_status(text: &str) -> Result<ExecutionStatus, String> {
 impl RunFilterArgs {
     /// True if no filter is given.
     fn is_unfiltered(&self) -> bool {
-        let Self {
-            status,
-            path,
-            label,
-            since,
-            until,
-            query,
-            system: _,
-        } = self;
+        let Self { status, path, label, since, until, query, system: _ } = self;
         let texts = [path, label, query];
         status.is_none()
             && since.is_none()
@@ -145,11 +137,8 @@ pub(super) async fn fetch_runs(
 pub(super) fn run(args: &RunsListArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
     let max_runs = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let runs = connection.block_on(fetch_runs(
-        &connection.target,
-        args.filter.list_query(),
-        max_runs,
-    ))?;
+    let runs =
+        connection.block_on(fetch_runs(&connection.target, args.filter.list_query(), max_runs))?;
     if runs.is_empty() && args.output.is_table() {
         if !quiet {
             io.print_message(if args.filter.is_unfiltered() {
@@ -160,8 +149,7 @@ pub(super) fn run(args: &RunsListArgs, quiet: bool, io: &mut Io<'_>) -> Result<C
         }
         return Ok(CommandExit::Ok);
     }
-    args.output
-        .print_list(&runs, |times| run_table(&runs, times), io)?;
+    args.output.print_list(&runs, |times| run_table(&runs, times), io)?;
     Ok(CommandExit::Ok)
 }
 
@@ -177,10 +165,7 @@ pub(super) fn run_table(runs: &[ExecutionSummary], times: &TimeFormatter) -> Tex
         TableColumn::new("ERROR").shrinkable(),
     ]);
     for run in runs {
-        let took = run
-            .completed_at
-            .unwrap_or(times.now)
-            .duration_since(run.started_at);
+        let took = run.completed_at.unwrap_or(times.now).duration_since(run.started_at);
         let parent = run.parent_execution_id.map(|id| id.to_string());
         let error = run.error.as_deref().unwrap_or_default();
         table.add_row([

@@ -178,21 +178,13 @@ fn print_output(
     let paint = io.out.paint();
     for line in text.lines() {
         // A file receives the exact output. On a terminal, control characters are escaped.
-        let line = if io.out.is_terminal() {
-            escape_control(line)
-        } else {
-            line.to_owned()
-        };
+        let line = if io.out.is_terminal() { escape_control(line) } else { line.to_owned() };
         if args.bare {
             writeln!(io.out, "{line}")?;
             continue;
         }
         let mark = if is_error { "!" } else { "|" };
-        let style = if is_error {
-            palette::CAUTION
-        } else {
-            palette::MUTED
-        };
+        let style = if is_error { palette::CAUTION } else { palette::MUTED };
         let prefix = format!("{} {mark}", escape_control(step));
         writeln!(io.out, "{} {line}", paint.text(style, prefix))?;
     }

@@ -47,9 +47,7 @@ pub(super) fn run(args: &RerunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Comm
     let target = &connection.target;
     connection.block_on(async {
         let id = find_run(target, &args.run).await?;
-        let request = RerunRequest {
-            workload: (!payload.is_empty()).then(|| Json::from(payload)),
-        };
+        let request = RerunRequest { workload: (!payload.is_empty()).then(|| Json::from(payload)) };
         let started = target.require_server()?.rerun_execution(id, &request).await;
         let started = started.map_err(crate::roles::TargetError::from)?;
         if args.wait_args.wait {

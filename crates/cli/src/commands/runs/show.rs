@@ -103,10 +103,7 @@ fn print_summary(
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     let summary = &run.summary;
-    let took = summary
-        .completed_at
-        .unwrap_or(times.now)
-        .duration_since(summary.started_at);
+    let took = summary.completed_at.unwrap_or(times.now).duration_since(summary.started_at);
     let mut rows = vec![
         ("run", summary.execution_id.to_string().into()),
         ("playbook", playbook_name(summary).into()),
@@ -133,21 +130,11 @@ fn draw_timeline(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let paint = io.out.paint();
-    let name_width = bars
-        .iter()
-        .map(|bar| display_width(&escape_control(&bar.step)))
-        .max();
+    let name_width = bars.iter().map(|bar| display_width(&escape_control(&bar.step))).max();
     let name_width = name_width.unwrap_or(0).min(MAX_NAME_WIDTH);
     let notes: Vec<String> = bars.iter().map(|bar| bar_note(bar, timeline.to)).collect();
-    let note_width = notes
-        .iter()
-        .map(|note| display_width(note))
-        .max()
-        .unwrap_or(0);
-    let available = io
-        .out
-        .width()
-        .saturating_sub(name_width + note_width.min(28) + 6);
+    let note_width = notes.iter().map(|note| display_width(note)).max().unwrap_or(0);
+    let available = io.out.width().saturating_sub(name_width + note_width.min(28) + 6);
     let width = available.clamp(*BAR_WIDTH.start(), *BAR_WIDTH.end());
     writeln!(io.out)?;
     for (bar, note) in bars.iter().zip(&notes).take(MAX_DRAWN_BARS) {
@@ -161,10 +148,7 @@ fn draw_timeline(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
         } else {
             note.clone()
         };
-        let line = format!(
-            "{} {name}{blanks}  {drawn_bar}  {note}",
-            paint.text(style, sign)
-        );
+        let line = format!("{} {name}{blanks}  {drawn_bar}  {note}", paint.text(style, sign));
         writeln!(io.out, "{}", line.trim_end())?;
     }
     if bars.len() > MAX_DRAWN_BARS {
@@ -223,10 +207,7 @@ fn bar_note(bar: &StepBar, now: Timestamp) -> String {
     }
     let mut parts = vec![bar.to.duration_since(bar.from).to_human()];
     if let Some(items) = bar.items {
-        parts.push(pluralize(
-            usize::try_from(items).unwrap_or(usize::MAX),
-            "item",
-        ));
+        parts.push(pluralize(usize::try_from(items).unwrap_or(usize::MAX), "item"));
     }
     if bar.runs > 1 {
         parts.push(format!("{} runs", bar.runs));
@@ -240,10 +221,7 @@ fn bar_note(bar: &StepBar, now: Timestamp) -> String {
         retries => parts.push(format!("{retries} retries")),
     }
     if let Some(retry_at) = bar.retry_at {
-        parts.push(format!(
-            "retry in {}",
-            retry_at.duration_since(now).to_human()
-        ));
+        parts.push(format!("retry in {}", retry_at.duration_since(now).to_human()));
     }
     parts.join(", ")
 }
@@ -252,9 +230,9 @@ fn print_tip(run: &ExecutionSummary, io: &mut Io<'_>) -> Result<(), Error> {
     let id = run.execution_id;
     let tip = match run.status {
         ExecutionStatus::Failed => Some(format!("show details with: noetl runs explain {id}")),
-        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => Some(
-            format!("show what it waits for with: noetl runs explain {id}"),
-        ),
+        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
+            Some(format!("show what it waits for with: noetl runs explain {id}"))
+        }
         ExecutionStatus::Completed | ExecutionStatus::Cancelled => None,
     };
     if let Some(tip) = tip {

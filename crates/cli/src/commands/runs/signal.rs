@@ -56,21 +56,14 @@ pub(super) fn run(args: &SignalArgs, quiet: bool, io: &mut Io<'_>) -> Result<Com
     };
     connection.block_on(async {
         let id = find_run(&connection.target, &args.run).await?;
-        let response = connection
-            .target
-            .require_server()?
-            .send_signal(id, &request)
-            .await;
+        let response = connection.target.require_server()?.send_signal(id, &request).await;
         let response = response.map_err(TargetError::from)?;
         if !args.output.is_table() {
             args.output.print_item(&response, io)?;
             return Ok(CommandExit::Ok);
         }
-        let result = if response.delivered {
-            "delivered"
-        } else {
-            "stored: no step waits for it yet"
-        };
+        let result =
+            if response.delivered { "delivered" } else { "stored: no step waits for it yet" };
         writeln!(io.out, "{id} {result}")?;
         Ok(CommandExit::Ok)
     })

@@ -85,27 +85,17 @@ fn print_event(output: OutputArgs, event: &EventView, io: &mut Io<'_>) -> Result
     let times = output.time_formatter(io);
     let paint = io.out.paint();
     let kind = pad_to_width(&escape_control(event.event_type.as_str()), TYPE_WIDTH);
-    let step = pad_to_width(
-        &escape_control(event.node_name.as_deref().unwrap_or("-")),
-        STEP_WIDTH,
-    );
+    let step = pad_to_width(&escape_control(event.node_name.as_deref().unwrap_or("-")), STEP_WIDTH);
     let time = times.format_time(event.created_at);
-    let plain = format!(
-        "{time}  {kind}  {step}  {}",
-        escape_control(&event_table::event_note(event))
-    );
+    let plain =
+        format!("{time}  {kind}  {step}  {}", escape_control(&event_table::event_note(event)));
     let plain = if io.out.is_terminal() {
         truncate_to_width(plain.trim_end(), io.out.width(), "…")
     } else {
         plain.trim_end().to_owned()
     };
-    let painted = plain.replacen(
-        &kind,
-        &paint
-            .text(event_table::event_style(event), &kind)
-            .to_string(),
-        1,
-    );
+    let painted =
+        plain.replacen(&kind, &paint.text(event_table::event_style(event), &kind).to_string(), 1);
     writeln!(io.out, "{painted}")?;
     Ok(())
 }

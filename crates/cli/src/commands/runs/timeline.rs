@@ -132,11 +132,7 @@ impl Timeline {
         let last = events.iter().map(|event| event.created_at).max();
         let to = end.unwrap_or(now).max(last.unwrap_or(first.created_at));
         builder.close_all(to, end.is_some());
-        Some(Self {
-            from: first.created_at,
-            to,
-            bars: builder.bars,
-        })
+        Some(Self { from: first.created_at, to, bars: builder.bars })
     }
 }
 
@@ -146,10 +142,7 @@ impl TimelineBuilder {
             return;
         };
         let at = event.created_at;
-        let key = CommandKey {
-            step: step.clone(),
-            iteration: iteration_index(event),
-        };
+        let key = CommandKey { step: step.clone(), iteration: iteration_index(event) };
         // Most event types do not change the activity of a step.
         match kind {
             EventType::StepEnter => {
@@ -167,20 +160,9 @@ impl TimelineBuilder {
             EventType::CommandIssued => {
                 let tool = meta_text(event, "tool_kind").unwrap_or_default();
                 let is_suspended = SUSPENDED_TOOL_KINDS.contains(&tool.as_str());
-                let activity = if is_suspended {
-                    StepActivity::Waiting
-                } else {
-                    StepActivity::Queued
-                };
-                self.open.insert(
-                    key,
-                    OpenCommand {
-                        step,
-                        activity,
-                        since: at,
-                        is_suspended,
-                    },
-                );
+                let activity =
+                    if is_suspended { StepActivity::Waiting } else { StepActivity::Queued };
+                self.open.insert(key, OpenCommand { step, activity, since: at, is_suspended });
             }
             EventType::CommandClaimed | EventType::CommandStarted => {
                 self.change_activity(&key, StepActivity::Running, at);
@@ -360,35 +342,19 @@ mod tests {
         let events = [
             sample_event(0, "playbook.started", "p", "STARTED", "{}"),
             sample_event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
-            sample_event(
-                0,
-                "command.issued",
-                "a",
-                "PENDING",
-                r#"{"tool_kind":"python"}"#,
-            ),
+            sample_event(0, "command.issued", "a", "PENDING", r#"{"tool_kind":"python"}"#),
             sample_event(200, "command.claimed", "a", "CLAIMED", "{}"),
             sample_event(500, "call.error", "a", "FAILED", r#"{"retry_in_ms":200}"#),
             sample_event(800, "command.completed", "a", "COMPLETED", "{}"),
             sample_event(800, "step.exit", "a", "COMPLETED", "{}"),
             sample_event(800, "step.enter", "b", "ENTERED", "{}"),
-            sample_event(
-                800,
-                "command.issued",
-                "b",
-                "PENDING",
-                r#"{"tool_kind":"wait"}"#,
-            ),
+            sample_event(800, "command.issued", "b", "PENDING", r#"{"tool_kind":"wait"}"#),
         ];
         let now = Timestamp::from_unix_ms(1_800_000_001_000).unwrap();
         let timeline = Timeline::from_events(&events, now).unwrap();
         assert_eq!(draw_bar(&timeline, 0), "░░███▒▒█..");
         assert_eq!(draw_bar(&timeline, 1), "........┄┄");
-        let ends: Vec<_> = timeline
-            .bars
-            .iter()
-            .map(|bar| (bar.ended, bar.retries))
-            .collect();
+        let ends: Vec<_> = timeline.bars.iter().map(|bar| (bar.ended, bar.retries)).collect();
         assert_eq!(ends, [(StepOutcome::Completed, 1), (StepOutcome::Open, 0)]);
     }
 
@@ -398,13 +364,7 @@ mod tests {
         let mut events = vec![
             sample_event(0, "playbook.started", "p", "STARTED", "{}"),
             sample_event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
-            sample_event(
-                0,
-                "command.issued",
-                "a",
-                "PENDING",
-                r#"{"tool_kind":"http"}"#,
-            ),
+            sample_event(0, "command.issued", "a", "PENDING", r#"{"tool_kind":"http"}"#),
             sample_event(200, "command.claimed", "a", "CLAIMED", "{}"),
             sample_event(200, "command.started", "a", "RUNNING", "{}"),
         ];
@@ -429,13 +389,7 @@ mod tests {
         assert_eq!((last.doing, last.from), (StepActivity::Running, retry_at));
 
         // A cancelled run retries nothing.
-        events.push(sample_event(
-            900,
-            "playbook.cancelled",
-            "p",
-            "CANCELLED",
-            "{}",
-        ));
+        events.push(sample_event(900, "playbook.cancelled", "p", "CANCELLED", "{}"));
         let timeline = Timeline::from_events(&events, later).unwrap();
         assert_eq!(timeline.bars[0].retry_at, None);
         assert_eq!(timeline.bars[0].to, timeline.to);
@@ -453,13 +407,7 @@ mod tests {
             )
         };
         let closed = |ms, kind: &str, index| {
-            sample_event(
-                ms,
-                kind,
-                "l",
-                "COMPLETED",
-                &format!(r#"{{"iter_index":{index}}}"#),
-            )
+            sample_event(ms, kind, "l", "COMPLETED", &format!(r#"{{"iter_index":{index}}}"#))
         };
         let events = [
             sample_event(0, "playbook.started", "p", "STARTED", "{}"),
@@ -472,10 +420,7 @@ mod tests {
         ];
         let timeline = Timeline::from_events(&events, Timestamp::MAX).unwrap();
         assert_eq!(draw_bar(&timeline, 0), "░........░");
-        assert_eq!(
-            (timeline.bars[0].items, timeline.bars[0].failed),
-            (Some(2), 1)
-        );
+        assert_eq!((timeline.bars[0].items, timeline.bars[0].failed), (Some(2), 1));
         assert_eq!(timeline.bars[0].ended, StepOutcome::Cancelled);
     }
 }

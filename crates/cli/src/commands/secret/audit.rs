@@ -53,10 +53,7 @@ pub(crate) struct SecretAuditArgs {
 
 pub(super) fn run(args: &SecretAuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
     let server = OperatorConnection::connect(&args.settings.given, io)?;
-    let execution_id = args
-        .run
-        .as_deref()
-        .map(|run| resolve_run_id(run, &server, args, io));
+    let execution_id = args.run.as_deref().map(|run| resolve_run_id(run, &server, args, io));
     let query = SecretAuditQuery {
         credential: args.name.as_deref().map(Text::from),
         execution_id: execution_id.transpose()?,
@@ -64,14 +61,11 @@ pub(super) fn run(args: &SecretAuditArgs, io: &mut Io<'_>) -> Result<(), Error> 
         to: args.until,
         limit: args.limit,
     };
-    let rows = server
-        .send(async |client| client.list_secret_audit(&query).await)?
-        .rows;
+    let rows = server.send(async |client| client.list_secret_audit(&query).await)?.rows;
     if rows.is_empty() && args.output.is_table() {
         return Ok(io.print_message("there are no matching operations")?);
     }
-    args.output
-        .print_list(&rows, |times| audit_table(&rows, times), io)
+    args.output.print_list(&rows, |times| audit_table(&rows, times), io)
 }
 
 /// Resolves the id of a run. Part of an id is searched among the runs of the same server that is

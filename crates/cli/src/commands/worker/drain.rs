@@ -58,10 +58,7 @@ pub(super) fn run(
     for name in &args.names {
         let Some(worker) = listed.items.iter().find(|worker| worker.name == **name) else {
             let near = nearest_name(name, listed.items.iter().map(|worker| worker.name.as_str()));
-            return Err(Error::NoWorker {
-                name: escape_control(name),
-                near,
-            });
+            return Err(Error::NoWorker { name: escape_control(name), near });
         };
         selected.push(worker.clone());
     }
@@ -87,14 +84,8 @@ pub(super) fn run(
     let mut drained = Vec::new();
     let result = connection.block_on(async {
         for name in &args.names {
-            let worker = WorkerName {
-                name: name.as_str().into(),
-                kind: None,
-            };
-            let response = server
-                .drain_worker(&worker)
-                .await
-                .map_err(TargetError::from)?;
+            let worker = WorkerName { name: name.as_str().into(), kind: None };
+            let response = server.drain_worker(&worker).await.map_err(TargetError::from)?;
             if args.output.is_table() {
                 writeln!(io.out, "{} {}", escape_control(name), response.status)?;
             }
@@ -104,8 +95,7 @@ pub(super) fn run(
     });
     // Printed even if a later request failed, since the earlier workers are draining.
     if !args.output.is_table() {
-        args.output
-            .print_list(&drained, |_| TextTable::new([]), io)?;
+        args.output.print_list(&drained, |_| TextTable::new([]), io)?;
     }
     result.map(|()| CommandExit::Ok)
 }

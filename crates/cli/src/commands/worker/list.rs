@@ -38,22 +38,17 @@ pub(super) fn run(
     io: &mut Io<'_>,
 ) -> Result<CommandExit, Error> {
     let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-    let query = PoolsQuery {
-        status: args.status.as_deref().map(Into::into),
-        ..PoolsQuery::default()
-    };
+    let query =
+        PoolsQuery { status: args.status.as_deref().map(Into::into), ..PoolsQuery::default() };
     let mut response: PoolListResponse = connection.block_on(async {
         let pools = connection.target.require_server()?.list_pools(&query).await;
         Ok::<_, Error>(pools.map_err(TargetError::from)?)
     })?;
     if let Some(pool) = &args.pool {
-        response
-            .items
-            .retain(|worker| worker_pool_name(worker) == pool);
+        response.items.retain(|worker| worker_pool_name(worker) == pool);
     }
     if !args.output.is_table() {
-        args.output
-            .print_list(&response.items, |_| TextTable::new([]), io)?;
+        args.output.print_list(&response.items, |_| TextTable::new([]), io)?;
         return Ok(CommandExit::Ok);
     }
     if response.items.is_empty() && !quiet {
@@ -61,8 +56,7 @@ pub(super) fn run(
     }
     let times = args.output.time_formatter(io);
     if !response.items.is_empty() {
-        args.output
-            .print_table(&worker_table(&response.items, &response.pools, &times), io)?;
+        args.output.print_table(&worker_table(&response.items, &response.pools, &times), io)?;
     }
     let lacks_worker =
         |pool: &&PoolView| pool.pending > 0 && !has_active_worker(&response.items, pool);

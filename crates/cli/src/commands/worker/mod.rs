@@ -86,12 +86,7 @@ async fn run_worker(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
         tracing::warn!("sandbox layer is not active: {layer}");
     }
     let plan = plan.with_sandbox_status(&sandbox_status);
-    writeln!(
-        io.out,
-        "NoETL worker {} of pool {} for {url}",
-        plan.worker_id(),
-        plan.pool()
-    )?;
+    writeln!(io.out, "NoETL worker {} of pool {} for {url}", plan.worker_id(), plan.pool())?;
     if let Some((_, address)) = &metrics_listener {
         writeln!(io.out, "Metrics on http://{address}/metrics")?;
     }

@@ -10,11 +10,7 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     parsers::parse_http_url,
     "Address of the server",
 )
-.with_flag(
-    "server",
-    "URL",
-    &[Role::Worker, Role::Client, Role::Operator],
-);
+.with_flag("server", "URL", &[Role::Worker, Role::Client, Role::Operator]);
 
 pub(crate) static INTERNAL_URL: Setting<String> = Setting::optional(
     "NOETL_INTERNAL_URL",

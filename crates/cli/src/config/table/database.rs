@@ -46,19 +46,11 @@ pub(crate) static POSTGRES_HOST: Setting<String> = Setting::new(
     "Host of the PostgreSQL database",
 );
 
-pub(crate) static POSTGRES_PORT: Setting<u16> = Setting::new(
-    "POSTGRES_PORT",
-    "5432",
-    parsers::parse_port,
-    "Port of the PostgreSQL database",
-);
+pub(crate) static POSTGRES_PORT: Setting<u16> =
+    Setting::new("POSTGRES_PORT", "5432", parsers::parse_port, "Port of the PostgreSQL database");
 
-pub(crate) static POSTGRES_USER: Setting<String> = Setting::new(
-    "POSTGRES_USER",
-    "noetl",
-    parsers::parse_text,
-    "User of the PostgreSQL database",
-);
+pub(crate) static POSTGRES_USER: Setting<String> =
+    Setting::new("POSTGRES_USER", "noetl", parsers::parse_text, "User of the PostgreSQL database");
 
 pub(crate) static POSTGRES_PASSWORD: Setting<String> = Setting::optional(
     "POSTGRES_PASSWORD",

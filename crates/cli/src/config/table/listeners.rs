@@ -7,13 +7,9 @@ use noetl_server::http::{AllowedOrigins, CertificateIdentities};
 
 use super::{LISTENING_ROLES, Setting, parsers};
 
-pub(crate) static HOST: Setting<IpAddr> = Setting::new(
-    "NOETL_HOST",
-    "127.0.0.1",
-    parsers::parse_ip_address,
-    "Address to listen on",
-)
-.with_flag("host", "ADDRESS", LISTENING_ROLES);
+pub(crate) static HOST: Setting<IpAddr> =
+    Setting::new("NOETL_HOST", "127.0.0.1", parsers::parse_ip_address, "Address to listen on")
+        .with_flag("host", "ADDRESS", LISTENING_ROLES);
 
 pub(crate) static PORT: Setting<u16> = Setting::new(
     "NOETL_PORT",

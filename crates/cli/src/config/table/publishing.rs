@@ -48,28 +48,16 @@ pub(crate) static NATS_URL_ALIAS: Setting<String> = Setting::optional(
 )
 .mark_secret();
 
-pub(crate) static NATS_USER: Setting<String> = Setting::optional(
-    "NATS_USER",
-    "none",
-    parsers::parse_text,
-    "User of the NATS server",
-);
+pub(crate) static NATS_USER: Setting<String> =
+    Setting::optional("NATS_USER", "none", parsers::parse_text, "User of the NATS server");
 
-pub(crate) static NATS_PASSWORD: Setting<String> = Setting::optional(
-    "NATS_PASSWORD",
-    "none",
-    parsers::parse_text,
-    "Password of the NATS server",
-)
-.mark_secret();
+pub(crate) static NATS_PASSWORD: Setting<String> =
+    Setting::optional("NATS_PASSWORD", "none", parsers::parse_text, "Password of the NATS server")
+        .mark_secret();
 
-pub(crate) static NATS_TOKEN: Setting<String> = Setting::optional(
-    "NATS_TOKEN",
-    "none",
-    parsers::parse_text,
-    "Token of the NATS server",
-)
-.mark_secret();
+pub(crate) static NATS_TOKEN: Setting<String> =
+    Setting::optional("NATS_TOKEN", "none", parsers::parse_text, "Token of the NATS server")
+        .mark_secret();
 
 pub(crate) static NATS_BARE_SUBJECT: Setting<bool> = Setting::new(
     "NOETL_NATS_BARE_SUBJECT",

@@ -16,12 +16,8 @@ pub(crate) static SQL_CONSOLE: Setting<bool> = Setting::new(
     "Request a SQL console, which this version does not have: POST /api/postgres/execute is rejected",
 );
 
-pub(crate) static DISABLE_METRICS: Setting<bool> = Setting::new(
-    "NOETL_DISABLE_METRICS",
-    "false",
-    parsers::parse_bool,
-    "Disable /metrics",
-);
+pub(crate) static DISABLE_METRICS: Setting<bool> =
+    Setting::new("NOETL_DISABLE_METRICS", "false", parsers::parse_bool, "Disable /metrics");
 
 pub(crate) static DEBUG: Setting<bool> = Setting::new(
     "NOETL_DEBUG",

@@ -9,13 +9,9 @@ use noetl_types::{PoolName, WorkerId};
 
 use super::{Role, Setting, WORKING_ROLES, parsers};
 
-pub(crate) static POOL: Setting<PoolName> = Setting::new(
-    "WORKER_POOL_NAME",
-    "shared",
-    parsers::parse_pool_name,
-    "Pool of the worker",
-)
-.with_flag("pool", "NAME", &[Role::Worker]);
+pub(crate) static POOL: Setting<PoolName> =
+    Setting::new("WORKER_POOL_NAME", "shared", parsers::parse_pool_name, "Pool of the worker")
+        .with_flag("pool", "NAME", &[Role::Worker]);
 
 pub(crate) static WORKER_ID: Setting<WorkerId> = Setting::optional(
     "WORKER_ID",

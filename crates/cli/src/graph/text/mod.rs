@@ -35,11 +35,7 @@ const MAX_NOTE_LINES: usize = 3;
 
 /// Draws a playbook as text.
 pub(crate) fn draw_text(flow: &FlowGraph, options: DrawOptions) -> String {
-    let glyphs = if options.ascii {
-        &ASCII_GLYPHS
-    } else {
-        &UNICODE_GLYPHS
-    };
+    let glyphs = if options.ascii { &ASCII_GLYPHS } else { &UNICODE_GLYPHS };
     let plan = DrawingPlan::new(flow);
     let rows = build_rows(flow, &plan, glyphs);
     let page = DrawingPage::new(&rows, options, glyphs);
@@ -62,12 +58,8 @@ fn drawing_heading(
             counts.push(text_layout::pluralize(count, noun));
         }
     }
-    let name = paint
-        .text(palette::NAME, text_layout::escape_control(&flow.name))
-        .to_string();
-    let counts = paint
-        .text(palette::MUTED, counts.join(glyphs.separator))
-        .to_string();
+    let name = paint.text(palette::NAME, text_layout::escape_control(&flow.name)).to_string();
+    let counts = paint.text(palette::MUTED, counts.join(glyphs.separator)).to_string();
     format!("{name}{}{counts}\n\n", glyphs.separator)
 }
 
@@ -83,18 +75,10 @@ impl<'g> DrawingPage<'g> {
     fn new(rows: &[DrawingRow], options: DrawOptions, glyphs: &'g Glyphs) -> Self {
         let leads = rows.iter().map(DrawingRow::lead_width);
         // A name that is too long sticks out instead of widening the column for all.
-        let name_width = leads
-            .filter(|width| *width <= MAX_NAME_WIDTH)
-            .max()
-            .unwrap_or(0);
+        let name_width = leads.filter(|width| *width <= MAX_NAME_WIDTH).max().unwrap_or(0);
         let tools = rows.iter().map(|row| text_layout::display_width(&row.tool));
         let tool_width = tools.max().unwrap_or(0).min(MAX_TOOL_WIDTH);
-        Self {
-            options,
-            glyphs,
-            name_width,
-            tool_width,
-        }
+        Self { options, glyphs, name_width, tool_width }
     }
 
     /// Width available for notes. `None` if there is too little.
@@ -159,11 +143,8 @@ impl<'g> DrawingPage<'g> {
             line.write_to(text);
         }
         let indent = text_layout::display_width(&row.tail) + COLUMN_GAP.len();
-        let available = self
-            .options
-            .width
-            .saturating_sub(indent + COLUMN_GAP.len())
-            .max(MIN_NOTE_WIDTH / 2);
+        let available =
+            self.options.width.saturating_sub(indent + COLUMN_GAP.len()).max(MIN_NOTE_WIDTH / 2);
         for note in &row.notes {
             for part in
                 text_layout::wrap_text(&note.text, available, MAX_NOTE_LINES, self.glyphs.ellipsis)
@@ -197,11 +178,7 @@ struct StyledLine {
 
 impl StyledLine {
     fn new(paint: ColorPaint) -> Self {
-        Self {
-            paint,
-            text: String::new(),
-            width: 0,
-        }
+        Self { paint, text: String::new(), width: 0 }
     }
 
     fn push_styled(&mut self, style: Style, text: &str) {

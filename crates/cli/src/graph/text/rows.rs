@@ -27,12 +27,7 @@ impl DrawingRow {
     /// Row without a name.
     fn tree_line(tree: String, notes: Vec<StyledText>) -> Self {
         let lead = vec![StyledText::new(palette::MUTED, tree.clone())];
-        Self {
-            lead,
-            tool: String::new(),
-            notes,
-            tail: tree,
-        }
+        Self { lead, tool: String::new(), notes, tail: tree }
     }
 
     /// True if it has no name.
@@ -42,10 +37,7 @@ impl DrawingRow {
 
     /// Width of the tree, the name and the target.
     pub(super) fn lead_width(&self) -> usize {
-        self.lead
-            .iter()
-            .map(|piece| text_layout::display_width(&piece.text))
-            .sum()
+        self.lead.iter().map(|piece| text_layout::display_width(&piece.text)).sum()
     }
 }
 
@@ -58,33 +50,22 @@ pub(super) struct StyledText {
 
 impl StyledText {
     fn new(style: Style, text: impl Into<String>) -> Self {
-        Self {
-            style,
-            text: text.into(),
-        }
+        Self { style, text: text.into() }
     }
 }
 
 /// Builds the rows of a drawing.
 pub(super) fn build_rows(flow: &FlowGraph, plan: &DrawingPlan, glyphs: &Glyphs) -> Vec<DrawingRow> {
-    let mut walk = TreeWalk {
-        flow,
-        plan,
-        glyphs,
-        section: DrawingSection::Main,
-        rows: Vec::new(),
-    };
+    let mut walk = TreeWalk { flow, plan, glyphs, section: DrawingSection::Main, rows: Vec::new() };
     let mut previous = DrawingSection::Main;
     for (section, root) in &plan.margin {
         walk.section = *section;
         if !walk.rows.is_empty() {
-            walk.rows
-                .push(DrawingRow::tree_line(String::new(), Vec::new()));
+            walk.rows.push(DrawingRow::tree_line(String::new(), Vec::new()));
         }
         if *section == DrawingSection::Unreached && previous != DrawingSection::Unreached {
             let mut row = DrawingRow::tree_line(String::new(), Vec::new());
-            row.lead
-                .push(StyledText::new(palette::CAUTION, "never reached"));
+            row.lead.push(StyledText::new(palette::CAUTION, "never reached"));
             walk.rows.push(row);
         }
         previous = *section;
@@ -148,15 +129,10 @@ impl TreeWalk<'_> {
             } else if let Some(next) = next {
                 column.index += 1;
                 column.exits = 0;
-                let (prefix, below) = (
-                    column.prefix.clone(),
-                    column.steps.get(column.index + 1).copied(),
-                );
+                let (prefix, below) =
+                    (column.prefix.clone(), column.steps.get(column.index + 1).copied());
                 self.draw_connection(step, link, &prefix);
-                let tree = TreeLines {
-                    lead: &prefix,
-                    prefix: &prefix,
-                };
+                let tree = TreeLines { lead: &prefix, prefix: &prefix };
                 self.draw_step(next, below, tree, None);
             } else {
                 columns.pop();
@@ -173,17 +149,9 @@ impl TreeWalk<'_> {
         arc_note: Option<StyledText>,
     ) -> StepColumn {
         let steps = self.plan.column_steps(first);
-        let tree = TreeLines {
-            lead,
-            prefix: &prefix,
-        };
+        let tree = TreeLines { lead, prefix: &prefix };
         self.draw_step(first, steps.get(1).copied(), tree, arc_note);
-        StepColumn {
-            steps,
-            index: 0,
-            exits: 0,
-            prefix,
-        }
+        StepColumn { steps, index: 0, exits: 0, prefix }
     }
 
     fn link_to_next(&self, step: StepIndex, next: Option<StepIndex>) -> StepLink {
@@ -248,11 +216,7 @@ impl TreeWalk<'_> {
         prefix: &str,
         continues: bool,
     ) -> Option<StepColumn> {
-        let lead = if continues {
-            self.glyphs.tee
-        } else {
-            self.glyphs.corner
-        };
+        let lead = if continues { self.glyphs.tee } else { self.glyphs.corner };
         let below = if continues {
             format!("{prefix}{} ", self.glyphs.down)
         } else {
@@ -262,10 +226,7 @@ impl TreeWalk<'_> {
         let (label, note) = match self.plan.groups(step).get(exit) {
             None => {
                 let fail = StyledText::new(palette::FAILURE, format!("{}fail", self.glyphs.fail));
-                (
-                    fail,
-                    Some(StyledText::new(palette::CONDITION, "if no arc matches")),
-                )
+                (fail, Some(StyledText::new(palette::CONDITION, "if no arc matches")))
             }
             Some(group) => {
                 let note = self.arc_group_condition(step, group);
@@ -291,15 +252,9 @@ impl TreeWalk<'_> {
             .last()
             .filter(|_| link == StepLink::Arc)
             .and_then(|group| self.arc_group_condition(step, group));
-        let line = if link == StepLink::None {
-            ""
-        } else {
-            self.glyphs.down
-        };
-        self.rows.push(DrawingRow::tree_line(
-            format!("{prefix}{line}"),
-            note.into_iter().collect(),
-        ));
+        let line = if link == StepLink::None { "" } else { self.glyphs.down };
+        self.rows
+            .push(DrawingRow::tree_line(format!("{prefix}{line}"), note.into_iter().collect()));
     }
 
     fn draw_step(
@@ -322,10 +277,7 @@ impl TreeWalk<'_> {
         let mut lead = vec![
             StyledText::new(palette::MUTED, tree.lead),
             StyledText::new(style, glyph),
-            StyledText::new(
-                palette::NAME,
-                format!(" {}", text_layout::escape_control(&step.name)),
-            ),
+            StyledText::new(palette::NAME, format!(" {}", text_layout::escape_control(&step.name))),
         ];
         lead.extend(self.single_target_label(index, link));
         let mut notes: Vec<StyledText> = arc_note.into_iter().collect();
@@ -340,10 +292,7 @@ impl TreeWalk<'_> {
 
     fn push_step_notes(&self, index: StepIndex, step: &FlowStep, notes: &mut Vec<StyledText>) {
         if self.section == DrawingSection::Final && self.flow.final_step == Some(index) {
-            notes.push(StyledText::new(
-                palette::JOIN,
-                "runs last, regardless of the outcome",
-            ));
+            notes.push(StyledText::new(palette::JOIN, "runs last, regardless of the outcome"));
         }
         let predecessors = self.plan.predecessors(index);
         if predecessors.len() > 1 || (!predecessors.is_empty() && !self.plan.is_branch(index)) {
@@ -354,18 +303,11 @@ impl TreeWalk<'_> {
         }
         let back = self.plan.back_from(index);
         if !back.is_empty() {
-            let text = format!(
-                "{}again after {}",
-                self.glyphs.back,
-                self.join_step_names(back)
-            );
+            let text = format!("{}again after {}", self.glyphs.back, self.join_step_names(back));
             notes.push(StyledText::new(palette::BACK_ARC, text));
         }
         if let Some(looping) = &step.looping {
-            notes.push(StyledText::new(
-                palette::CODE,
-                text_layout::escape_control(looping),
-            ));
+            notes.push(StyledText::new(palette::CODE, text_layout::escape_control(looping)));
         }
         if let Some(guard) = &step.guard {
             notes.push(StyledText::new(
@@ -374,18 +316,11 @@ impl TreeWalk<'_> {
             ));
         }
         if step.admission {
-            notes.push(StyledText::new(
-                palette::CONDITION,
-                "only if its admission rules allow it",
-            ));
+            notes.push(StyledText::new(palette::CONDITION, "only if its admission rules allow it"));
         }
         if step.mode == RouterMode::Inclusive && self.plan.groups(index).len() > 1 {
             let is_unconditional = step.arcs.iter().all(|arc| arc.when.is_none());
-            let text = if is_unconditional {
-                "takes all arcs"
-            } else {
-                "takes every matching arc"
-            };
+            let text = if is_unconditional { "takes all arcs" } else { "takes every matching arc" };
             notes.push(StyledText::new(palette::MUTED, text));
         }
     }
@@ -396,11 +331,7 @@ impl TreeWalk<'_> {
             return steps.iter().map(name).collect::<Vec<_>>().join(", ");
         }
         let names: Vec<String> = steps.iter().take(MAX_NAMED_STEPS - 1).map(name).collect();
-        format!(
-            "{} and {} more",
-            names.join(", "),
-            steps.len() - names.len()
-        )
+        format!("{} and {} more", names.join(", "), steps.len() - names.len())
     }
 
     /// Kinds of the tasks of a step. Consecutive equal kinds are counted.

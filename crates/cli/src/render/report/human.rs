@@ -70,16 +70,10 @@ fn describe_document(document: Option<&Document>) -> String {
         None => String::new(),
         Some(Document::Playbook(playbook)) => {
             let steps = pluralize(playbook.workflow.len(), "step");
-            format!(
-                " (playbook '{}', {steps})",
-                escape_control(&playbook.metadata.name)
-            )
+            format!(" (playbook '{}', {steps})", escape_control(&playbook.metadata.name))
         }
         Some(Document::Subscription(subscription)) => {
-            format!(
-                " (subscription '{}')",
-                escape_control(&subscription.metadata.name)
-            )
+            format!(" (subscription '{}')", escape_control(&subscription.metadata.name))
         }
         Some(Document::Schedule(schedule)) => {
             format!(" (schedule '{}')", escape_control(&schedule.metadata.name))

@@ -22,10 +22,7 @@ impl CheckReport for JsonReport {
     }
 
     fn finish_report(&mut self, summary: &CheckSummary, io: &mut Io<'_>) -> Result<(), Error> {
-        let output = ReportOutput {
-            files: &self.files,
-            summary,
-        };
+        let output = ReportOutput { files: &self.files, summary };
         serde_json::to_writer_pretty(&mut io.out, &output).map_err(std::io::Error::from)?;
         writeln!(io.out)?;
         Ok(())

@@ -57,10 +57,7 @@ impl CheckSummary {
             Severity::Note => self.notes += 1,
         }
         // Severities are ordered from most to least severe.
-        if self
-            .most_severe
-            .is_none_or(|most_severe| diagnostic.severity < most_severe.severity())
-        {
+        if self.most_severe.is_none_or(|most_severe| diagnostic.severity < most_severe.severity()) {
             self.most_severe = Some(diagnostic.code);
         }
     }

@@ -26,10 +26,8 @@ workflow:
 #[test]
 fn playbook_file_commands() {
     let dir = TestDir::new("each_files");
-    dir.write("flow.yaml", FLOW_PLAYBOOK).write(
-        "wrong.yaml",
-        FLOW_PLAYBOOK.replace("step: each }", "step: eech }"),
-    );
+    dir.write("flow.yaml", FLOW_PLAYBOOK)
+        .write("wrong.yaml", FLOW_PLAYBOOK.replace("step: each }", "step: eech }"));
     let command_line = |args: &[&str]| isolated_command(&dir, args);
     let home = home_path(&dir);
     let masks = [(home.as_str(), "HOME")];
@@ -67,11 +65,9 @@ fn replay_command() {
 fn generated_texts() {
     let dir = TestDir::new("each_texts");
     let command_line = |args: &[&str]| isolated_command(&dir, args);
-    for (name, args) in [
-        ("schema", &["schema"][..]),
-        ("completions", &["completions", "bash"]),
-        ("man", &["man"]),
-    ] {
+    for (name, args) in
+        [("schema", &["schema"][..]), ("completions", &["completions", "bash"]), ("man", &["man"])]
+    {
         let mut output = CommandOutput::from(command_line(args).output().unwrap());
         output.out = first_lines(&output.out, 12);
         let mut on_terminal = TestTerminal::start(command_line(args), "").wait_for_exit();
@@ -90,30 +86,15 @@ fn profile_commands() {
     let recorder = || OutputRecorder::new(&command_line);
     let list = recorder().run_both(&["profile", "list"]);
     let show = recorder().run_both(&["profile", "show"]);
-    let add = [
-        "profile",
-        "add",
-        "prod",
-        "--server",
-        "https://noetl.example.com",
-    ];
-    let add_second = [
-        "profile",
-        "add",
-        "here",
-        "--server",
-        "http://127.0.0.1:8082",
-        "--use",
-    ];
+    let add = ["profile", "add", "prod", "--server", "https://noetl.example.com"];
+    let add_second = ["profile", "add", "here", "--server", "http://127.0.0.1:8082", "--use"];
     recorder()
         .run_piped(&add)
         .run_piped(&add)
         .run_on_terminal(&add_second, "")
         .assert_matches_snapshot("profile_add", &[]);
-    list.run_both(&["profile", "list"])
-        .assert_matches_snapshot("profile_list", &[]);
-    show.run_both(&["profile", "show", "prod"])
-        .assert_matches_snapshot("profile_show", &[]);
+    list.run_both(&["profile", "list"]).assert_matches_snapshot("profile_list", &[]);
+    show.run_both(&["profile", "show", "prod"]).assert_matches_snapshot("profile_show", &[]);
     recorder()
         .run_both(&["profile", "use", "prod"])
         .run_both(&["profile", "use", "prd"])
@@ -185,15 +166,9 @@ fn db_commands() {
     let status = recorder().run_both(&["db", "status"]);
     let output = CommandOutput::from(command_line(&["run", "clean.yaml"]).output().unwrap());
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
-    status
-        .run_both(&["db", "status"])
-        .assert_matches_snapshot("db_status", &masks);
-    recorder()
-        .run_both(&["db", "migrate"])
-        .assert_matches_snapshot("db_migrate", &masks);
-    recorder()
-        .run_both(&["db", "check"])
-        .assert_matches_snapshot("db_check", &masks);
+    status.run_both(&["db", "status"]).assert_matches_snapshot("db_status", &masks);
+    recorder().run_both(&["db", "migrate"]).assert_matches_snapshot("db_migrate", &masks);
+    recorder().run_both(&["db", "check"]).assert_matches_snapshot("db_check", &masks);
     recorder()
         .run_piped(&["db", "backup", "copy.db"])
         .run_on_terminal(&["db", "backup", "copy.db"], "")

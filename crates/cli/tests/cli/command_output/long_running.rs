@@ -14,15 +14,8 @@ fn run_piped_until(command: Command, expected: &str) -> CommandOutput {
     process.wait_for_stdout(expected);
     process.send_interrupt();
     let (code, out, err) = process.wait_for_exit();
-    assert!(
-        err.lines().all(|line| line.starts_with("{\"timestamp\"")),
-        "{err}"
-    );
-    CommandOutput {
-        code,
-        out: out + "\n",
-        err: String::new(),
-    }
+    assert!(err.lines().all(|line| line.starts_with("{\"timestamp\"")), "{err}");
+    CommandOutput { code, out: out + "\n", err: String::new() }
 }
 
 /// Runs a command on a terminal until it prints `expected`. Returns its output without its log.
@@ -33,17 +26,13 @@ fn run_on_terminal_until(command: Command, expected: &str) -> TerminalOutput {
     let TerminalOutput { code, screen } = terminal.wait_for_exit();
     let is_log = |line: &&str| line.contains(" INFO ") || line.contains(" WARN ");
     let visible: Vec<&str> = screen.lines().filter(|line| !is_log(line)).collect();
-    TerminalOutput {
-        code,
-        screen: visible.join("\n") + "\n",
-    }
+    TerminalOutput { code, screen: visible.join("\n") + "\n" }
 }
 
 /// Returns the ports of the printed addresses.
 fn find_ports(text: &str) -> Vec<String> {
     let rest = text.split("http://127.0.0.1:").skip(1);
-    rest.map(|text| text.chars().take_while(char::is_ascii_digit).collect())
-        .collect()
+    rest.map(|text| text.chars().take_while(char::is_ascii_digit).collect()).collect()
 }
 
 fn check_long_running(name: &str, args: &[&str], expected: &str) {
@@ -56,10 +45,8 @@ fn check_long_running(name: &str, args: &[&str], expected: &str) {
     let home = home_path(&dir);
     let mut masks = vec![(home.as_str(), "HOME")];
     masks.extend(ports.iter().map(|port| (port.as_str(), "PORT")));
-    let tokens: Vec<&str> = text
-        .split_whitespace()
-        .filter(|word| word.starts_with("noetl_"))
-        .collect();
+    let tokens: Vec<&str> =
+        text.split_whitespace().filter(|word| word.starts_with("noetl_")).collect();
     masks.extend(tokens.iter().map(|token| (*token, "noetl_SECRET")));
     OutputRecorder::new(&command_line)
         .add_piped(args, &output)

@@ -10,11 +10,7 @@ pub(super) fn mask_variable_text(text: &str) -> String {
     for table in lines.chunk_by(|_, next| next.is_row) {
         let is_table = table.first().is_some_and(|line| line.is_header);
         let is_compact = is_table && table.iter().any(|line| line.differs);
-        masked.extend(
-            table
-                .iter()
-                .map(|line| line.render_line(is_compact || line.differs)),
-        );
+        masked.extend(table.iter().map(|line| line.render_line(is_compact || line.differs)));
     }
     masked.join("\n")
 }
@@ -51,11 +47,7 @@ impl MaskedLine {
                 continue;
             }
             let (text, is_masked) = mask_word(text);
-            words.push(MaskedWord {
-                blanks,
-                text,
-                is_masked,
-            });
+            words.push(MaskedWord { blanks, text, is_masked });
             blanks = 1;
         }
         let words = mask_durations(words);
@@ -70,11 +62,7 @@ impl MaskedLine {
     fn render_line(&self, is_compact: bool) -> String {
         let mut line = String::new();
         for (index, word) in self.words.iter().enumerate() {
-            let max_blanks = if index > 0 && is_compact {
-                2
-            } else {
-                usize::MAX
-            };
+            let max_blanks = if index > 0 && is_compact { 2 } else { usize::MAX };
             line.push_str(&" ".repeat(word.blanks.min(max_blanks)));
             line.push_str(&word.text);
         }
@@ -145,10 +133,7 @@ fn mask_word(text: &str) -> (String, bool) {
 
 /// True if the text is an RFC 3339 time without its final letter.
 fn is_time(text: &str) -> bool {
-    let shape: String = text
-        .chars()
-        .map(|c| if c.is_ascii_digit() { '0' } else { c })
-        .collect();
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     shape.trim_end_matches('0').trim_end_matches('.') == "0000-00-00T00:00:"
         || shape.starts_with("0000-00-00T00:00:00.") && shape[20..].chars().all(|c| c == '0')
 }

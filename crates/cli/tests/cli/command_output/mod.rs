@@ -32,12 +32,7 @@ struct OutputRecorder<'c> {
 
 impl<'c> OutputRecorder<'c> {
     fn new(command_line: &'c dyn Fn(&[&str]) -> Command) -> Self {
-        Self {
-            command_line,
-            text: String::new(),
-            screens: String::new(),
-            is_piped: false,
-        }
+        Self { command_line, text: String::new(), screens: String::new(), is_piped: false }
     }
 
     /// Runs the command in a pipe and on a terminal.
@@ -76,12 +71,7 @@ impl<'c> OutputRecorder<'c> {
     fn add_piped(mut self, args: &[&str], output: &CommandOutput) -> Self {
         self.is_piped = true;
         let line = args.join(" ");
-        writeln!(
-            self.text,
-            "$ noetl {line} | cat\n{}\n",
-            output.to_snapshot()
-        )
-        .unwrap();
+        writeln!(self.text, "$ noetl {line} | cat\n{}\n", output.to_snapshot()).unwrap();
         self
     }
 

@@ -16,27 +16,11 @@ use crate::support::{CLEAN_PLAYBOOK, CommandOutput, TestDir, wait_until};
 const INTERNAL_TOKEN_ENV: (&str, &str) =
     ("NOETL_INTERNAL_API_TOKEN", "sixteen characters and more");
 
-const CREATE_CI_TOKEN: [&str; 7] = [
-    "token",
-    "create",
-    "ci",
-    "--scope",
-    "exec:run",
-    "--scope",
-    "exec:read",
-];
+const CREATE_CI_TOKEN: [&str; 7] =
+    ["token", "create", "ci", "--scope", "exec:run", "--scope", "exec:read"];
 
-const CREATE_WORKER_TOKEN: [&str; 9] = [
-    "token",
-    "create",
-    "hand",
-    "--scope",
-    "worker",
-    "--pool",
-    "gpu",
-    "--ttl-days",
-    "30",
-];
+const CREATE_WORKER_TOKEN: [&str; 9] =
+    ["token", "create", "hand", "--scope", "worker", "--pool", "gpu", "--ttl-days", "30"];
 
 #[test]
 fn token_commands() {
@@ -46,9 +30,7 @@ fn token_commands() {
     let admin = server.wait_for_stdout("noetl_").trim().to_owned();
     let command_line = |args: &[&str]| {
         let mut command = isolated_command(&dir, args);
-        command
-            .env("NOETL_SERVER_URL", &url)
-            .env("NOETL_TOKEN", &admin);
+        command.env("NOETL_SERVER_URL", &url).env("NOETL_TOKEN", &admin);
         command
     };
     let recorder = || OutputRecorder::new(&command_line);
@@ -73,15 +55,9 @@ fn token_commands() {
             &[(first, "noetl_SECRET"), (second, "noetl_SECRET")],
         );
     let list = recorder().run_both(&["token", "list"]);
-    let listed = CommandOutput::from(
-        command_line(&["token", "list", "-o", "jsonl"])
-            .output()
-            .unwrap(),
-    );
-    let (ci, hand) = (
-        find_token_id("ci", &listed.out),
-        find_token_id("hand", &listed.out),
-    );
+    let listed =
+        CommandOutput::from(command_line(&["token", "list", "-o", "jsonl"]).output().unwrap());
+    let (ci, hand) = (find_token_id("ci", &listed.out), find_token_id("hand", &listed.out));
     recorder()
         .run_piped(&["token", "revoke", &ci])
         .run_piped(&["token", "revoke", &ci, "--yes"])
@@ -132,8 +108,7 @@ fn worker_commands() {
     for worker in &mut workers {
         worker.wait_for_stderr("registered");
     }
-    list.run_both(&["worker", "list"])
-        .assert_matches_snapshot("worker_list", &[]);
+    list.run_both(&["worker", "list"]).assert_matches_snapshot("worker_list", &[]);
     recorder()
         .run_piped(&["worker", "drain", "w1"])
         .run_piped(&["worker", "drain", "w1", "--yes"])
@@ -160,9 +135,7 @@ fn outbox_and_retention_commands() {
         .run_both(&["outbox", "list", "--limit", "1"])
         .run_both(&["outbox", "list", "--status", "odd"])
         .assert_matches_snapshot("outbox_list", &[]);
-    recorder()
-        .run_both(&["outbox", "dead"])
-        .assert_matches_snapshot("outbox_dead", &[]);
+    recorder().run_both(&["outbox", "dead"]).assert_matches_snapshot("outbox_dead", &[]);
     recorder()
         .run_both(&["outbox", "replay", "7"])
         .run_both(&["outbox", "replay", "--all"])
@@ -222,11 +195,8 @@ fn post_internal(server: &TestServer, path: &str, body: &str) -> serde_json::Val
 #[test]
 fn stream_commands() {
     let nats = NatsServer::start().unwrap();
-    let stream_env = [
-        ("NOETL_NATS_URL", nats.url()),
-        ("NOETL_EVENT_STREAM_ENABLED", "on"),
-        INTERNAL_TOKEN_ENV,
-    ];
+    let stream_env =
+        [("NOETL_NATS_URL", nats.url()), ("NOETL_EVENT_STREAM_ENABLED", "on"), INTERNAL_TOKEN_ENV];
     let disabled = TestServer::with_env("each_stream_off", &[]);
     let disabled_command = |args: &[&str]| disabled.client_command(args);
     let server = TestServer::with_env("each_stream", &stream_env);
@@ -241,11 +211,7 @@ fn stream_commands() {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let name = |field: &str| status[field].as_str().unwrap().to_owned();
     let (owner, version) = (name("owner"), name("nats_version"));
-    let masks = [
-        (&*owner, "SERVER"),
-        (&*version, "VERSION"),
-        (server.url(), "URL"),
-    ];
+    let masks = [(&*owner, "SERVER"), (&*version, "VERSION"), (server.url(), "URL")];
     let command_line = |args: &[&str]| server.client_command(args);
     // Platform runs add events at any time, so the counts are masked.
     let masked_counts = |args: &[&str]| {
@@ -281,9 +247,7 @@ fn stream_commands() {
 /// Masks the counts of the stream status.
 fn mask_counts(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
-        let name = ["behind     ", "published  "]
-            .iter()
-            .find(|name| line.starts_with(**name));
+        let name = ["behind     ", "published  "].iter().find(|name| line.starts_with(**name));
         name.map_or_else(|| line.to_owned(), |name| format!("{name}N\n"))
     });
     lines.collect()

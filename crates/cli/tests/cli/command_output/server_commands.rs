@@ -26,14 +26,11 @@ fn catalog_commands() {
     let recorder = || OutputRecorder::new(&command_line);
     let list = recorder().run_both(&["catalog", "list"]);
     let register = recorder().run_piped(&["catalog", "register", "small.yaml", "two.yaml"]);
-    server
-        .dir
-        .write("small.yaml", SMALL_PLAYBOOK.replace("world", "moon"));
+    server.dir.write("small.yaml", SMALL_PLAYBOOK.replace("world", "moon"));
     register
         .run_on_terminal(&["catalog", "register", "small.yaml"], "")
         .assert_matches_snapshot("catalog_register", &[]);
-    list.run_both(&["catalog", "list"])
-        .assert_matches_snapshot("catalog_list", &[]);
+    list.run_both(&["catalog", "list"]).assert_matches_snapshot("catalog_list", &[]);
     recorder()
         .run_both(&["catalog", "get", "demo/small@1"])
         .run_both(&["catalog", "get", "demo/smal"])
@@ -70,28 +67,18 @@ fn ended_run_commands() {
         .run_both(&["runs", "events", &id])
         .run_both(&["runs", "events", &id, "--step", "none"])
         .assert_matches_snapshot("runs_events", &masks);
-    recorder()
-        .run_both(&["runs", "logs", &id])
-        .assert_matches_snapshot("runs_logs", &masks);
-    recorder()
-        .run_both(&["runs", "show", &id])
-        .assert_matches_snapshot("runs_show", &masks);
-    recorder()
-        .run_both(&["runs", "explain", &id])
-        .assert_matches_snapshot("runs_explain", &masks);
+    recorder().run_both(&["runs", "logs", &id]).assert_matches_snapshot("runs_logs", &masks);
+    recorder().run_both(&["runs", "show", &id]).assert_matches_snapshot("runs_show", &masks);
+    recorder().run_both(&["runs", "explain", &id]).assert_matches_snapshot("runs_explain", &masks);
     recorder()
         .run_piped(&["runs", "rerun", &id])
         .run_on_terminal(&["runs", "rerun", &id, "--wait"], "")
         .assert_matches_snapshot("runs_rerun", &masks);
-    for run in server
-        .run_ok(&["runs", "list", "--status", "running", "-o", "jsonl"])
-        .lines()
-    {
+    for run in server.run_ok(&["runs", "list", "--status", "running", "-o", "jsonl"]).lines() {
         let run: serde_json::Value = serde_json::from_str(run).unwrap();
         server.run_client(&["runs", "tail", run["execution_id"].as_str().unwrap()]);
     }
-    list.run_both(&["runs", "list"])
-        .assert_matches_snapshot("runs_list", &[]);
+    list.run_both(&["runs", "list"]).assert_matches_snapshot("runs_list", &[]);
 }
 
 #[test]
@@ -132,10 +119,7 @@ fn waiting_run_commands() {
         .run_piped(&["runs", "cancel", &second])
         .run_on_terminal(&["runs", "cancel", &second], "no\n")
         .run_on_terminal(&["runs", "cancel", &second], "yes\n")
-        .assert_matches_snapshot(
-            "runs_cancel",
-            &[&masks[..], &[(server.url(), "URL")]].concat(),
-        );
+        .assert_matches_snapshot("runs_cancel", &[&masks[..], &[(server.url(), "URL")]].concat());
 }
 
 #[test]
@@ -146,27 +130,14 @@ fn secret_commands() {
     let recorder = || OutputRecorder::new(&command_line);
     let list = recorder().run_both(&["secret", "list"]);
     let set = ["secret", "set", "api_main", "--type", "bearer"];
-    let set_on_terminal = [
-        "secret",
-        "set",
-        "pg_main",
-        "--type",
-        "postgres",
-        "--description",
-        "the warehouse",
-    ];
+    let set_on_terminal =
+        ["secret", "set", "pg_main", "--type", "postgres", "--description", "the warehouse"];
     recorder()
         .run_with_stdin(&set, "hidden")
-        .run_on_terminal(
-            &set_on_terminal,
-            "{\"db_host\":\"db\",\"db_password\":\"hidden\"}\n\u{4}",
-        )
+        .run_on_terminal(&set_on_terminal, "{\"db_host\":\"db\",\"db_password\":\"hidden\"}\n\u{4}")
         .assert_matches_snapshot("secret_set", &[]);
-    list.run_both(&["secret", "list"])
-        .assert_matches_snapshot("secret_list", &[]);
-    recorder()
-        .run_both(&["secret", "rotate"])
-        .assert_matches_snapshot("secret_rotate", &[]);
+    list.run_both(&["secret", "list"]).assert_matches_snapshot("secret_list", &[]);
+    recorder().run_both(&["secret", "rotate"]).assert_matches_snapshot("secret_rotate", &[]);
     recorder()
         .run_piped(&["secret", "rm", "api_main"])
         .run_piped(&["secret", "rm", "api_main", "--yes"])

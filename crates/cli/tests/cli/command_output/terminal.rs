@@ -10,12 +10,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
 };
 
-const TERMINAL_SIZE: Winsize = Winsize {
-    ws_row: 50,
-    ws_col: 80,
-    ws_xpixel: 0,
-    ws_ypixel: 0,
-};
+const TERMINAL_SIZE: Winsize = Winsize { ws_row: 50, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
 /// Exit code and final screen of a process.
 #[derive(Debug)]
@@ -55,21 +50,13 @@ impl TestTerminal {
             .stderr(screen)
             .spawn()
             .unwrap();
-        Self {
-            child,
-            controller,
-            received: Vec::new(),
-        }
+        Self { child, controller, received: Vec::new() }
     }
 
     /// Waits until a text is on the screen.
     pub(super) fn wait_for_text(&mut self, expected: &str) {
         while !render_screen(&self.received).contains(expected) {
-            assert!(
-                self.read_more(),
-                "no '{expected}' in {}",
-                render_screen(&self.received)
-            );
+            assert!(self.read_more(), "no '{expected}' in {}", render_screen(&self.received));
         }
     }
 
@@ -84,10 +71,7 @@ impl TestTerminal {
     pub(super) fn wait_for_exit(mut self) -> TerminalOutput {
         while self.read_more() {}
         let status = self.child.wait().unwrap();
-        TerminalOutput {
-            code: status.code().unwrap_or(-1),
-            screen: render_screen(&self.received),
-        }
+        TerminalOutput { code: status.code().unwrap_or(-1), screen: render_screen(&self.received) }
     }
 
     /// Reads new output. Returns false when no process has the terminal open.
@@ -126,10 +110,8 @@ fn render_screen(bytes: &[u8]) -> String {
                 }
             }
             '\u{1b}' => {
-                let mut digits: String = chars
-                    .by_ref()
-                    .take_while(|c| !c.is_ascii_alphabetic() || *c == '[')
-                    .collect();
+                let mut digits: String =
+                    chars.by_ref().take_while(|c| !c.is_ascii_alphabetic() || *c == '[').collect();
                 // `take_while` has also consumed the final letter of the escape sequence.
                 let command = text[..text.len() - chars.as_str().len()].chars().last();
                 digits.retain(|c| c.is_ascii_digit());

@@ -25,24 +25,14 @@ impl EchoServer {
         let token: Arc<str> = token.into();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve_connection(
-                    stream,
-                    Arc::clone(&recorded),
-                    Arc::clone(&token),
-                ));
+                tokio::spawn(serve_connection(stream, Arc::clone(&recorded), Arc::clone(&token)));
             }
         });
-        Self {
-            url: format!("http://127.0.0.1:{port}"),
-            received_traces: traces,
-        }
+        Self { url: format!("http://127.0.0.1:{port}"), received_traces: traces }
     }
 
     pub(super) fn received_traces(&self) -> String {
-        self.received_traces
-            .lock()
-            .expect("no holder panicked")
-            .clone()
+        self.received_traces.lock().expect("no holder panicked").clone()
     }
 }
 
@@ -50,15 +40,10 @@ async fn serve_connection(mut stream: TcpStream, traces: Arc<Mutex<String>>, tok
     let Some(request) = read_request(&mut stream).await else {
         return;
     };
-    let (path, query) = request
-        .request_line()
-        .1
-        .split_once('?')
-        .unwrap_or((request.request_line().1, ""));
-    let echo = Json::object([
-        ("head", Json::from(&*request.head)),
-        ("text", Json::from(&*request.text)),
-    ]);
+    let (path, query) =
+        request.request_line().1.split_once('?').unwrap_or((request.request_line().1, ""));
+    let echo =
+        Json::object([("head", Json::from(&*request.head)), ("text", Json::from(&*request.text))]);
     let echo = echo.to_string();
     let (status, headers, body) = match path {
         "/never" => return std::future::pending().await,
@@ -67,11 +52,7 @@ async fn serve_connection(mut stream: TcpStream, traces: Arc<Mutex<String>>, tok
             traces.push_str(&request.text);
             ("200 OK", String::new(), "{}".to_owned())
         }
-        "/moved" => (
-            "302 Found",
-            format!("location: /echo?{query}\r\n"),
-            String::new(),
-        ),
+        "/moved" => ("302 Found", format!("location: /echo?{query}\r\n"), String::new()),
         "/status/400" | "/refuses" => ("400 Bad Request", String::new(), echo),
         "/status/500" => ("500 Internal Server Error", String::new(), echo),
         "/status/503" => ("503 Service Unavailable", String::new(), echo),

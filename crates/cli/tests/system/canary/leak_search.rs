@@ -26,11 +26,7 @@ pub(super) struct SearchedContent {
 
 impl SearchedContent {
     pub(super) fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Self {
-            name: name.into(),
-            bytes: bytes.into(),
-            required: Vec::new(),
-        }
+        Self { name: name.into(), bytes: bytes.into(), required: Vec::new() }
     }
 
     /// Adds words that the content must contain.
@@ -75,14 +71,11 @@ fn base64_fragments(tag: &str) -> impl Iterator<Item = String> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     (0..3_usize).map(move |shift| {
         let bytes = std::iter::repeat_n(0, shift).chain(tag.bytes());
-        let bits: Vec<bool> = bytes
-            .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1))
-            .collect();
+        let bits: Vec<bool> =
+            bytes.flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect();
         let sextets = bits.chunks_exact(6).skip((shift * 8).div_ceil(6));
         let number = |bits: &[bool]| bits.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
-        sextets
-            .map(|bits| char::from(ALPHABET[number(bits)]))
-            .collect()
+        sextets.map(|bits| char::from(ALPHABET[number(bits)])).collect()
     })
 }
 
@@ -104,12 +97,7 @@ pub(super) fn command_outputs(
         &["replay", &id, "-o", "json"],
     ];
     let run = |args: &&[&str]| {
-        run_command(
-            deployment
-                .noetl_command()
-                .env("NOETL_SERVER_URL", url)
-                .args(*args),
-        )
+        run_command(deployment.noetl_command().env("NOETL_SERVER_URL", url).args(*args))
     };
     std::thread::scope(|scope| {
         let running = commands.map(|args| (args, scope.spawn(move || run(&args))));
@@ -170,9 +158,8 @@ pub(super) async fn database_rows(deployment: &TestDeployment) -> SearchedConten
 fn sqlite_rows(file: &Path) -> Vec<u8> {
     use rusqlite::types::ValueRef;
     let connection = rusqlite::Connection::open(file).expect("a file");
-    let mut tables = connection
-        .prepare("SELECT name FROM sqlite_master WHERE type = 'table'")
-        .expect("a list");
+    let mut tables =
+        connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").expect("a list");
     let tables = tables.query_map([], |row| row.get::<_, String>(0));
     let mut bytes = Vec::new();
     for table in tables.expect("tables") {

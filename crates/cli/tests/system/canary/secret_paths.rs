@@ -34,26 +34,17 @@ const fn printing_path(name: &'static str, tool: &'static str) -> SecretPath {
 }
 
 const fn failing_path(name: &'static str, tool: &'static str) -> SecretPath {
-    SecretPath {
-        fails: true,
-        ..printing_path(name, tool)
-    }
+    SecretPath { fails: true, ..printing_path(name, tool) }
 }
 
 impl SecretPath {
     /// The output of the task contains none of its input.
     const fn without_marker(self) -> Self {
-        Self {
-            shows_marker: false,
-            ..self
-        }
+        Self { shows_marker: false, ..self }
     }
 
     const fn with_credential(self, kind: &'static str, data: &'static str) -> Self {
-        Self {
-            credential: (kind, data),
-            ..self
-        }
+        Self { credential: (kind, data), ..self }
     }
 
     const fn with_step_keys(self, step: &'static str) -> Self {
@@ -61,10 +52,7 @@ impl SecretPath {
     }
 
     const fn as_last(self) -> Self {
-        Self {
-            is_last: true,
-            ..self
-        }
+        Self { is_last: true, ..self }
     }
 }
 
@@ -137,11 +125,8 @@ spec: { policy: { rules: [{ when: "{{ <K> == 'x' }}", then: { do: retry } }, { e
 result: { a: { b: "<S>", c: "<M>" } }
 output: { inline_max_bytes: 0, select: [{ path: "$.a.b", as: part }, { path: "$.a.c", as: word }] }"#,
     ),
-    printing_path(
-        "noop_loops",
-        r#"{ kind: noop, result: ["<S>", "<M>", "{{ iter.n }}"] }"#,
-    )
-    .with_step_keys("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
+    printing_path("noop_loops", r#"{ kind: noop, result: ["<S>", "<M>", "{{ iter.n }}"] }"#)
+        .with_step_keys("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
 ];
 
 const PYTHON: &[SecretPath] = &[
@@ -237,10 +222,7 @@ code: |
 ];
 
 const SHELL: &[SecretPath] = &[
-    printing_path(
-        "shell_says",
-        r#"{ kind: shell, command: "echo '<S>' <M>" }"#,
-    ),
+    printing_path("shell_says", r#"{ kind: shell, command: "echo '<S>' <M>" }"#),
     failing_path(
         "shell_fails",
         r#"{ kind: shell, command: "echo '<S>' <M>; echo '<S>' <M> >&2; exit 3" }"#,
@@ -273,15 +255,9 @@ command: "echo '<S>' <M> >&2; exit 1""#
         r#"{ kind: shell, timeout: 1, command: "echo '<S>'; sleep 60" }"#,
     )
     .without_marker(),
-    failing_path(
-        "shell_dies",
-        r#"{ kind: shell, command: "echo '<S>' <M> >&2; kill -9 $$" }"#,
-    ),
-    failing_path(
-        "shell_is_named",
-        r#"{ kind: shell, shell: "/no/<S>/<M>", command: "true" }"#,
-    )
-    .without_marker(),
+    failing_path("shell_dies", r#"{ kind: shell, command: "echo '<S>' <M> >&2; kill -9 $$" }"#),
+    failing_path("shell_is_named", r#"{ kind: shell, shell: "/no/<S>/<M>", command: "true" }"#)
+        .without_marker(),
 ];
 
 const HTTP: &[SecretPath] = &[
@@ -456,11 +432,8 @@ arguments: { token: "<S>", word: "<M>" }"#,
         "mcp_fails",
         r#"{ kind: mcp, endpoint: "<URL>/mcp", tool: fail, arguments: { token: "<S>", word: "<M>" } }"#,
     ),
-    failing_path(
-        "mcp_refused",
-        r#"{ kind: mcp, endpoint: "<URL>/status/400?<S>", tool: echo }"#,
-    )
-    .without_marker(),
+    failing_path("mcp_refused", r#"{ kind: mcp, endpoint: "<URL>/status/400?<S>", tool: echo }"#)
+        .without_marker(),
 ];
 
 const ARTIFACT: &[SecretPath] = &[
@@ -479,11 +452,8 @@ const ARTIFACT: &[SecretPath] = &[
         r#"{ kind: artifact, action: get, result_ref: "noetl://execution/1/result/<S>/1" }"#,
     )
     .without_marker(),
-    failing_path(
-        "artifact_is_none",
-        r#"{ kind: result_fetch, input: { result_ref: "<S> <M>" } }"#,
-    )
-    .without_marker(),
+    failing_path("artifact_is_none", r#"{ kind: result_fetch, input: { result_ref: "<S> <M>" } }"#)
+        .without_marker(),
 ];
 
 const PLAYBOOK: &[SecretPath] = &[
@@ -539,16 +509,9 @@ const NATS: &[SecretPath] = &[
 ];
 
 const LACKING: &[SecretPath] = &[
-    failing_path(
-        "lacking_duckdb",
-        r#"{ kind: duckdb, query: "SELECT '<S>'" }"#,
-    )
-    .without_marker(),
-    failing_path(
-        "lacking_snowflake",
-        r#"{ kind: snowflake, query: "SELECT 1", password: "<S>" }"#,
-    )
-    .without_marker(),
+    failing_path("lacking_duckdb", r#"{ kind: duckdb, query: "SELECT '<S>'" }"#).without_marker(),
+    failing_path("lacking_snowflake", r#"{ kind: snowflake, query: "SELECT 1", password: "<S>" }"#)
+        .without_marker(),
     failing_path(
         "lacking_kafka",
         r#"{ kind: subscription, source: kafka, topic: "<S>", operation: poll }"#,
@@ -567,12 +530,9 @@ const KEYCHAIN: &[SecretPath] = &[
         r#"{ kind: noop, result: ["{{ keychain.issued.token }}", "<M>"] }"#,
     )
     .with_credential("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#),
-    failing_path(
-        "keychain_refused",
-        r#"{ kind: noop, result: "{{ keychain.refused.token }}" }"#,
-    )
-    .with_credential("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#)
-    .without_marker(),
+    failing_path("keychain_refused", r#"{ kind: noop, result: "{{ keychain.refused.token }}" }"#)
+        .with_credential("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#)
+        .without_marker(),
     printing_path(
         "keychain_mapped",
         r#"{ kind: noop, result: ["{{ keychain.mapped.inner | upper }}", "<M>"] }"#,

@@ -26,11 +26,7 @@ impl TestPlatform {
 
     /// Highest number of claims of any row.
     async fn max_attempts(&self) -> u32 {
-        let filter = OutboxFilter {
-            status: None,
-            after: None,
-            limit: PageLimit::MAX,
-        };
+        let filter = OutboxFilter { status: None, after: None, limit: PageLimit::MAX };
         let rows = self.store.list_outbox_rows(filter).await.unwrap();
         rows.iter().map(|row| row.attempts).max().unwrap_or(0)
     }
@@ -58,12 +54,7 @@ async fn broker_outage_costs_no_attempts() {
     platform.run_publisher(missing_stream).await;
     platform.wait_until_published().await;
     assert_eq!(platform.max_attempts().await, 1);
-    let stream = platform
-        .connection
-        .stream_info("noetl_events")
-        .await
-        .unwrap()
-        .unwrap();
+    let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
     assert_eq!(stream.messages, FILLED);
     platform.close().await;
 }
@@ -74,28 +65,17 @@ async fn broker_outage_costs_no_attempts() {
 async fn broker_loss_mid_batch_fails_no_row() {
     const FILLED: u64 = 500;
     let broker = TestBroker::start_with_stream().await;
-    let settings = Settings {
-        outbox: true,
-        outbox_lease: Millis::from_secs(1),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { outbox: true, outbox_lease: Millis::from_secs(1), ..Settings::default() };
     let store = Arc::new(MemoryStore::new());
     let mut platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.register_system_playbooks().await.unwrap();
     platform.fill_outbox(FILLED).await;
-    let mut subscription = platform
-        .connection
-        .subscribe("noetl.events.>")
-        .await
-        .unwrap();
+    let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
     let run = platform.start_publisher().await;
     subscription.next().await.expect("a message");
     platform.nats.kill_server().expect("killed");
-    let end = platform
-        .runtime
-        .wait_for_end(run, WAIT_TIMEOUT)
-        .await
-        .unwrap();
+    let end = platform.runtime.wait_for_end(run, WAIT_TIMEOUT).await.unwrap();
     let end = end.expect("it ends");
     assert_eq!(end.status.as_str(), "COMPLETED", "{:?}", end.error);
     assert_eq!(platform.count_rows(OutboxStatus::Failed).await, 0);
@@ -110,12 +90,7 @@ async fn broker_loss_mid_batch_fails_no_row() {
     assert!(published.is_ok(), "everything is published in time");
     let attempts = platform.max_attempts().await;
     assert!(attempts <= 2, "{attempts}");
-    let stream = platform
-        .connection
-        .stream_info("noetl_events")
-        .await
-        .unwrap()
-        .unwrap();
+    let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
     assert_eq!(stream.messages, FILLED);
     platform.close().await;
 }

@@ -84,10 +84,7 @@ fn check_may_decide(
     let actor = &decision.actor;
     let is_approver = approval.approvers.is_empty()
         || approval.approvers.contains(actor)
-        || decision
-            .groups
-            .iter()
-            .any(|group| approval.approvers.contains(group));
+        || decision.groups.iter().any(|group| approval.approvers.contains(group));
     if !is_approver {
         return Err(DecisionError::NotAnApprover(actor.clone()));
     }
@@ -110,12 +107,7 @@ fn decision_payload(decision: &ApprovalDecision) -> Json {
         ("by", Json::from(&decision.actor)),
         ("decision", Json::from(decision.decision.as_str())),
     ];
-    payload.extend(
-        decision
-            .comment
-            .as_ref()
-            .map(|comment| ("comment", Json::from(comment))),
-    );
+    payload.extend(decision.comment.as_ref().map(|comment| ("comment", Json::from(comment))));
     payload.extend(decision.values.clone().map(|values| ("values", values)));
     Json::object(payload)
 }
@@ -127,14 +119,8 @@ fn approval_data(approved: bool, decision: Option<&ApprovalDecision>, at: Timest
         ("approved", Json::Bool(approved)),
         ("by", or_null(actor)),
         ("at", Json::from(at)),
-        (
-            "comment",
-            or_null(decision.and_then(|decision| decision.comment.as_ref())),
-        ),
-        (
-            "values",
-            or_null(decision.and_then(|decision| decision.values.clone())),
-        ),
+        ("comment", or_null(decision.and_then(|decision| decision.comment.as_ref()))),
+        ("values", or_null(decision.and_then(|decision| decision.values.clone()))),
     ])
 }
 

@@ -54,10 +54,7 @@ fn parse_suspension(
     spec: CallSpec,
 ) -> Result<SuspensionKind, DecisionError> {
     let parsed = config::parse_suspension_config(draft, step, spec)?;
-    Ok(
-        parsed
-            .unwrap_or_else(|error| SuspensionKind::Broken(Box::new(InvalidTaskConfig { error }))),
-    )
+    Ok(parsed.unwrap_or_else(|error| SuspensionKind::Broken(Box::new(InvalidTaskConfig { error }))))
 }
 
 /// Begins the wait of a command, in its first or a later attempt.
@@ -70,12 +67,7 @@ pub(super) fn begin_wait(draft: &mut Draft<'_>, command: CommandId) -> Result<()
     match &suspended.kind {
         SuspensionKind::Sleep(sleep) => {
             let fire_at = until.map_or(sleep.until, |until| until.min(sleep.until));
-            start_timer(
-                draft,
-                at,
-                CommandTimer::Sleep,
-                TimerSpec::firing_at(fire_at),
-            )
+            start_timer(draft, at, CommandTimer::Sleep, TimerSpec::firing_at(fire_at))
         }
         SuspensionKind::Wait(_) => {
             if let Some(until) = until {
@@ -102,9 +94,7 @@ fn attempt_timeout(draft: &Draft<'_>, at: &CommandRef) -> Result<Option<Millis>,
     let step = draft.plan.find_step(at.step.as_str());
     let step = step.ok_or_else(|| draft.invariant_error("step"))?;
     let segment_start = SegmentStart::locate(draft, step, at.index)?;
-    let task = segment_start
-        .first_task()
-        .ok_or_else(|| draft.invariant_error("task"))?;
+    let task = segment_start.first_task().ok_or_else(|| draft.invariant_error("task"))?;
     Ok(timeout::task_timeout(draft.plan.playbook(), task))
 }
 
@@ -118,27 +108,16 @@ fn begin_child(
     timeout: Option<Millis>,
 ) -> Result<(), DecisionError> {
     let is_first = suspended.attempt == 1;
-    let child = if is_first {
-        call.child
-    } else {
-        draft.new_execution_id()?
-    };
+    let child = if is_first { call.child } else { draft.new_execution_id()? };
     let depth = draft.state.start_event().map_or(0, |started| started.depth);
     draft.follow_ups.push(FollowUp::StartChild {
-        call: Box::new(ChildCall {
-            child,
-            ..call.clone()
-        }),
+        call: Box::new(ChildCall { child, ..call.clone() }),
         depth: depth.saturating_add(1),
     });
     if call.waits {
-        let fire_at = draft
-            .now
-            .saturating_add(timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT));
-        let timer_spec = TimerSpec {
-            child: (!is_first).then_some(child),
-            ..TimerSpec::firing_at(fire_at)
-        };
+        let fire_at = draft.now.saturating_add(timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT));
+        let timer_spec =
+            TimerSpec { child: (!is_first).then_some(child), ..TimerSpec::firing_at(fire_at) };
         return start_timer(draft, at, CommandTimer::Child, timer_spec);
     }
     let (key, target) = match &call.of {
@@ -178,12 +157,7 @@ pub(super) struct TimerSpec {
 
 impl TimerSpec {
     pub(super) fn firing_at(fire_at: noetl_types::Timestamp) -> Self {
-        Self {
-            fire_at,
-            child: None,
-            started: None,
-            set: JsonMap::new(),
-        }
+        Self { fire_at, child: None, started: None, set: JsonMap::new() }
     }
 }
 
@@ -217,12 +191,7 @@ pub(super) fn end_at_once(
         };
         let message = format!("step `{}` loops without waiting for anything", at.step);
         let error = TaskError::new(TaskErrorKind::Limit, message);
-        Some(report::close_failed(
-            draft,
-            &at,
-            error,
-            EventData::default().into(),
-        )?)
+        Some(report::close_failed(draft, &at, error, EventData::default().into())?)
     } else {
         conclude_wait(draft, command, result)?
     };

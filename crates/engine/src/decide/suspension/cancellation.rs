@@ -17,11 +17,7 @@ pub(in crate::decide) fn cancel_waits(draft: &mut Draft<'_>) -> Result<(), Decis
         .suspended_tasks()
         .filter(|(_, _, suspended)| suspended.is_ended_by_failure())
         .map(|(id, command, _)| {
-            (
-                command.issued,
-                command.step,
-                fence::command_ref(draft, id, command),
-            )
+            (command.issued, command.step, fence::command_ref(draft, id, command))
         })
         .collect();
     waits.sort_unstable_by_key(|(issued, ..)| *issued);
@@ -56,21 +52,15 @@ fn leave_cancelled_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), De
             loops::continue_loop(draft, step, cause)
         }
         // No task suspends in a loop over a cursor.
-        StepWork::Single { .. } | StepWork::Cursor(_) => exit::record_exit(
-            draft,
-            step,
-            StepEnd::Cancelled,
-            &SelectedArcs::default(),
-            None,
-        ),
+        StepWork::Single { .. } | StepWork::Cursor(_) => {
+            exit::record_exit(draft, step, StepEnd::Cancelled, &SelectedArcs::default(), None)
+        }
     }
 }
 
 /// Requests the cancellation of the child that a cancelled command waits for.
 pub(in crate::decide) fn cancel_awaited_child(follow_ups: &mut Vec<FollowUp>, command: &Command) {
-    let call = command
-        .suspended_task()
-        .and_then(|suspended| suspended.awaited_child());
+    let call = command.suspended_task().and_then(|suspended| suspended.awaited_child());
     if let Some(call) = call {
         let child = call.child;
         follow_ups.push(FollowUp::CancelChild { child });

@@ -123,10 +123,9 @@ fn child_result(
         other => Arc::new([("data".into(), other)].into()),
     };
     let status = ExecutionStatus::Completed.as_str();
-    for (key, value) in [
-        ("execution_id", Json::from(child.to_string())),
-        ("status", Json::from(status)),
-    ] {
+    for (key, value) in
+        [("execution_id", Json::from(child.to_string())), ("status", Json::from(status))]
+    {
         if !data.contains_key(key) {
             Arc::make_mut(&mut data).insert(key.into(), value);
         }
@@ -171,9 +170,7 @@ pub(in crate::decide) fn accept_callback(
 fn merge_callback_data(started: Json, ended: Json) -> Json {
     match (started, ended) {
         (Json::Map(mut base), Json::Map(overlay)) => {
-            let entries = overlay
-                .iter()
-                .map(|(key, value)| (Arc::clone(key), value.clone()));
+            let entries = overlay.iter().map(|(key, value)| (Arc::clone(key), value.clone()));
             Arc::make_mut(&mut base).extend(entries);
             Json::Map(base)
         }

@@ -31,10 +31,7 @@ pub(super) fn conclude_wait(
         // While the execution is failing, nothing is retried.
         suspended_command = suspended_command.without_retry();
     }
-    let result = ToolResult {
-        duration: Some(draft.now.duration_since(suspended.since)),
-        ..result
-    };
+    let result = ToolResult { duration: Some(draft.now.duration_since(suspended.since)), ..result };
     let input = MachineInput {
         now: Some(draft.now),
         random_fraction: jitter_fraction(command, suspended.attempt),
@@ -75,10 +72,8 @@ fn schedule_next_attempt(
     if let SuspensionKind::Callback(_) = suspended.kind {
         return close_command(draft, &at, retry.outcome).map(Some);
     }
-    let timer_spec = TimerSpec {
-        set: retry.set,
-        ..TimerSpec::firing_at(draft.now.saturating_add(retry.delay))
-    };
+    let timer_spec =
+        TimerSpec { set: retry.set, ..TimerSpec::firing_at(draft.now.saturating_add(retry.delay)) };
     start_timer(draft, at, CommandTimer::Retry, timer_spec)?;
     Ok(None)
 }

@@ -67,9 +67,8 @@ fn parse_child(
         Ok(input) => input,
         Err(error) => return Ok(Err(error)),
     };
-    let child_config = TaskConfig(&config)
-        .check_size()
-        .and_then(|()| TaskConfig(&config).parse_child_config());
+    let child_config =
+        TaskConfig(&config).check_size().and_then(|()| TaskConfig(&config).parse_child_config());
     let child_config = match child_config {
         Ok(child_config) => child_config,
         Err(error) => return Ok(Err(error)),
@@ -152,9 +151,7 @@ impl TaskConfig<'_> {
     ) -> Result<Option<T>, TaskError> {
         match self.get(key) {
             None => Ok(None),
-            Some(value) => read(value)
-                .map(Some)
-                .ok_or_else(|| config_error(key, expected, value)),
+            Some(value) => read(value).map(Some).ok_or_else(|| config_error(key, expected, value)),
         }
     }
 
@@ -164,18 +161,13 @@ impl TaskConfig<'_> {
         })?;
         let length = self.read_duration("for")?;
         match (until, length) {
-            (Some(until), None) => Ok(SleepSpec {
-                until,
-                length: None,
-            }),
-            (None, Some(length)) => Ok(SleepSpec {
-                until: now.saturating_add(length),
-                length: Some(length),
-            }),
-            (Some(_), Some(_)) | (None, None) => Err(TaskError::new(
-                TaskErrorKind::Schema,
-                "a sleep needs either `for` or `until`",
-            )),
+            (Some(until), None) => Ok(SleepSpec { until, length: None }),
+            (None, Some(length)) => {
+                Ok(SleepSpec { until: now.saturating_add(length), length: Some(length) })
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                Err(TaskError::new(TaskErrorKind::Schema, "a sleep needs either `for` or `until`"))
+            }
         }
     }
 
@@ -252,9 +244,7 @@ impl TaskConfig<'_> {
 
     fn parse_child_config(&self) -> Result<ChildConfig, TaskError> {
         let path = self.read_value("path", "a path", |path| {
-            PlaybookPath::new(path.as_str()?)
-                .ok()
-                .map(ChildTarget::Path)
+            PlaybookPath::new(path.as_str()?).ok().map(ChildTarget::Path)
         })?;
         let catalog_id = self.read_value("catalog_id", "an id", |id| {
             CatalogId::from_json(id).ok().map(ChildTarget::CatalogId)
@@ -266,22 +256,17 @@ impl TaskConfig<'_> {
         // `latest` selects no specific version.
         let version = match self.get("version").and_then(Json::as_str) {
             Some("latest") => None,
-            Some(_) | None => self.read_value(
-                "version",
-                "a whole number from 1, or `latest`",
-                parse_version,
-            )?,
+            Some(_) | None => {
+                self.read_value("version", "a whole number from 1, or `latest`", parse_version)?
+            }
         };
-        let on_timeout =
-            self.read_value(
-                "on_timeout",
-                "`abandon` or `cancel`",
-                |action| match action.as_str()? {
-                    "abandon" => Some(ChildTimeoutAction::Abandon),
-                    "cancel" => Some(ChildTimeoutAction::Cancel),
-                    _ => None,
-                },
-            )?;
+        let on_timeout = self.read_value("on_timeout", "`abandon` or `cancel`", |action| {
+            match action.as_str()? {
+                "abandon" => Some(ChildTimeoutAction::Abandon),
+                "cancel" => Some(ChildTimeoutAction::Cancel),
+                _ => None,
+            }
+        })?;
         let return_step = self.read_text("return_step")?;
         let return_result = self.get("return_result").is_some_and(is_truthy);
         let result_step = match return_step.clone() {
@@ -322,11 +307,7 @@ fn parse_awaited_signal(signal: &Json, key: Option<&Text>) -> Result<AwaitedSign
         let message = format!("signals: the name `{name}` is reserved");
         return Err(TaskError::new(TaskErrorKind::Schema, message));
     }
-    Ok(AwaitedSignal {
-        name,
-        key: own_key.or_else(|| key.cloned()),
-        label,
-    })
+    Ok(AwaitedSignal { name, key: own_key.or_else(|| key.cloned()), label })
 }
 
 /// Converts a string, a number or a bool to text.

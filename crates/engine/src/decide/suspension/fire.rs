@@ -24,10 +24,7 @@ pub(in crate::decide) fn fire_command_timer(
         Some((at, suspended, open.fire_at))
     });
     let Some((at, suspended, fire_at)) = open else {
-        return Err(DecisionError::UnknownTimer(TimerId::Command {
-            command,
-            timer,
-        }));
+        return Err(DecisionError::UnknownTimer(TimerId::Command { command, timer }));
     };
     if fire_at > draft.now {
         return Err(DecisionError::NotDue { fire_at });

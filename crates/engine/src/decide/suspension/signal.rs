@@ -78,9 +78,8 @@ fn find_matching_wait(
         else {
             continue;
         };
-        let is_in_time = signal
-            .received_at
-            .is_none_or(|at| at >= suspended.since.saturating_sub(wait.lookback));
+        let is_in_time =
+            signal.received_at.is_none_or(|at| at >= suspended.since.saturating_sub(wait.lookback));
         let is_first = found.is_none_or(|(issued, ..)| command.issued < issued);
         if is_in_time && is_first {
             found = Some((command.issued, id, awaited_index, suspended));
@@ -89,11 +88,7 @@ fn find_matching_wait(
     let Some((_, command, awaited_index, suspended)) = found else {
         return Ok(None);
     };
-    if let SuspensionKind::Wait(SignalWait {
-        schema: Some(schema),
-        ..
-    }) = &suspended.kind
-    {
+    if let SuspensionKind::Wait(SignalWait { schema: Some(schema), .. }) = &suspended.kind {
         schema::check_matches(schema, &signal.payload, "payload")?;
     }
     Ok(Some((command, awaited_index)))
@@ -147,10 +142,9 @@ fn completed_wait_result(
         return Err(draft.invariant_error("wait"));
     };
     Ok(match wait.mode {
-        WaitMode::Any => suspended
-            .signals
-            .first()
-            .map(|delivered| ToolResult::ok(signal_data(delivered))),
+        WaitMode::Any => {
+            suspended.signals.first().map(|delivered| ToolResult::ok(signal_data(delivered)))
+        }
         WaitMode::All if suspended.signals.len() < wait.signals.len() => None,
         WaitMode::All => {
             let mut all = JsonMap::new();
@@ -167,13 +161,7 @@ fn completed_wait_result(
 
 /// Converts a signal to the data of the task.
 fn signal_data(delivered: &DeliveredSignal) -> Json {
-    let BufferedSignal {
-        name,
-        key,
-        payload,
-        received_at,
-        ..
-    } = &delivered.signal;
+    let BufferedSignal { name, key, payload, received_at, .. } = &delivered.signal;
     Json::object([
         ("name", Json::from(name)),
         ("key", or_null(key.as_ref())),
@@ -199,9 +187,7 @@ pub(super) fn deliver_earlier_signals(
     }
     let since = suspended.since.saturating_sub(wait.lookback);
     let buffered = draft.state.signal_buffer.kept.clone();
-    let in_time = buffered
-        .iter()
-        .filter(|(_, signal)| signal.received_at >= since);
+    let in_time = buffered.iter().filter(|(_, signal)| signal.received_at >= since);
     for (seq, signal) in in_time {
         let Some((_, current)) = find_suspended(draft, command) else {
             return Err(draft.invariant_error("wait"));
@@ -227,13 +213,11 @@ pub(super) fn deliver_earlier_signals(
     }
     let names = wait.signals.iter();
     let names = names.map(|awaited| (awaited.name.clone(), awaited.key.clone()));
-    draft
-        .follow_ups
-        .push(FollowUp::DeliverBroadcasts(BroadcastLookback {
-            command,
-            names: names.collect(),
-            since,
-        }));
+    draft.follow_ups.push(FollowUp::DeliverBroadcasts(BroadcastLookback {
+        command,
+        names: names.collect(),
+        since,
+    }));
     Ok(())
 }
 

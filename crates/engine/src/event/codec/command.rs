@@ -20,18 +20,13 @@ use crate::payload::{EventData, Reference};
 
 /// Sets the columns of a record of a command.
 pub(super) fn set_command_columns(record: NewEvent, at: &CommandRef) -> NewEvent {
-    NewEvent {
-        command_id: Some(at.command),
-        ..set_step_column(record, &at.step)
-    }
+    NewEvent { command_id: Some(at.command), ..set_step_column(record, &at.step) }
 }
 
 /// Returns the parts that every record of a command contains.
 pub(super) fn command_parts(at: &CommandRef) -> RecordParts {
     let mut parts = RecordParts::new();
-    parts.result = parts
-        .result
-        .with_field(Key::CommandId, at.command.to_string());
+    parts.result = parts.result.with_field(Key::CommandId, at.command.to_string());
     parts.meta = with_position(parts.meta, at.run, at.index, at.looping)
         .with_optional(Key::Segment, at.segment);
     parts
@@ -43,9 +38,7 @@ fn with_position(
     index: Option<u32>,
     looping: Option<LoopRef>,
 ) -> MapBuilder {
-    let meta = meta
-        .with_field(Key::Run, run)
-        .with_optional(index_key(looping), index);
+    let meta = meta.with_field(Key::Run, run).with_optional(index_key(looping), index);
     match looping {
         None => meta,
         Some(LoopRef { loop_id, size }) => meta
@@ -94,9 +87,9 @@ pub(super) fn write_command_issued(
     let mut parts = RecordParts::new();
     parts.context = match &issued.context {
         IssuedContext::Inline(context) => MapBuilder::from(context.to_json()),
-        IssuedContext::External(reference) => parts
-            .context
-            .with_field(Key::ContextRef, reference.as_json().clone()),
+        IssuedContext::External(reference) => {
+            parts.context.with_field(Key::ContextRef, reference.as_json().clone())
+        }
     };
     let key = format!("{}:{}", record.execution_id, event.seq);
     parts.meta = with_position(parts.meta, issued.run, issued.index, issued.looping)
@@ -126,9 +119,8 @@ pub(super) fn write_command_issued(
 pub(super) fn read_command_issued(fields: &RecordFields<'_>) -> Result<EventKind, DecodeError> {
     let (context, meta) = (&fields.context, &fields.meta);
     let looping = read_loop(meta)?;
-    let tool = meta.read_required(Key::ToolKind, "a tool kind", |kind| {
-        ToolKind::parse(kind.as_str()?)
-    })?;
+    let tool =
+        meta.read_required(Key::ToolKind, "a tool kind", |kind| ToolKind::parse(kind.as_str()?))?;
     let suspension = read_suspension(fields, tool)?;
     let reference = context.read_optional(Key::ContextRef, "a reference", |reference| {
         Reference::new(reference.clone()).ok()
@@ -185,9 +177,7 @@ pub(super) fn read_command_claimed(fields: &RecordFields<'_>) -> Result<EventKin
 }
 
 fn read_worker(part: &RecordPart<'_>) -> Result<WorkerId, DecodeError> {
-    part.read_required(Key::WorkerId, "a worker id", |worker| {
-        WorkerId::new(worker.as_str()?).ok()
-    })
+    part.read_required(Key::WorkerId, "a worker id", |worker| WorkerId::new(worker.as_str()?).ok())
 }
 
 pub(super) fn write_command_started(record: NewEvent, at: &CommandRef, attempt: u32) -> NewEvent {
@@ -220,10 +210,7 @@ pub(super) fn write_call_done(record: NewEvent, done: &CallDone) -> NewEvent {
         .result
         .with_field(Key::CallIndex, done.call_index)
         .with_optional(Key::Results, done.labels.clone())
-        .with_optional(
-            Key::Onward,
-            done.continuation.as_ref().map(Continuation::to_json),
-        );
+        .with_optional(Key::Onward, done.continuation.as_ref().map(Continuation::to_json));
     parts.meta = parts.meta.with_field(Key::Final, true);
     let record = NewEvent {
         duration: done.outcome.duration().map(ElapsedTime::from),
@@ -255,10 +242,7 @@ pub(super) fn write_call_error(record: NewEvent, failed: &CallError) -> NewEvent
     parts.meta = parts
         .meta
         .with_field(Key::Final, failed.retried.is_none())
-        .with_optional(
-            Key::RetryInMs,
-            failed.retried.map(|retried| retried.retry_in.as_ms()),
-        );
+        .with_optional(Key::RetryInMs, failed.retried.map(|retried| retried.retry_in.as_ms()));
     let record = NewEvent {
         error: Some(failed.error.message.clone()),
         duration: failed.outcome.duration().map(ElapsedTime::from),
@@ -268,9 +252,7 @@ pub(super) fn write_call_error(record: NewEvent, failed: &CallError) -> NewEvent
 }
 
 pub(super) fn read_call_error(fields: &RecordFields<'_>) -> Result<EventKind, DecodeError> {
-    let is_final = fields
-        .meta
-        .read_required(Key::Final, "a bool", Json::as_bool)?;
+    let is_final = fields.meta.read_required(Key::Final, "a bool", Json::as_bool)?;
     let retried = if is_final {
         None
     } else {
@@ -302,9 +284,7 @@ fn read_outcome(fields: &RecordFields<'_>) -> Result<CallOutcome, DecodeError> {
     let meta = &fields.meta;
     let tasks = meta.read_optional(Key::Tasks, "a list of tasks", |tasks| {
         let tasks = tasks.as_list()?.iter();
-        tasks
-            .map(|task| read_task(&meta.nested(task.as_map()?)))
-            .collect()
+        tasks.map(|task| read_task(&meta.nested(task.as_map()?))).collect()
     })?;
     Ok(CallOutcome {
         data: fields.read_data(Key::Result)?.unwrap_or_default(),
@@ -389,11 +369,9 @@ pub(super) fn read_command_expired(fields: &RecordFields<'_>) -> Result<EventKin
     Ok(EventKind::CommandExpired(Box::new(CommandExpired {
         at: read_command_ref(fields)?,
         attempt: fields.meta.require_number(Key::Attempt)?,
-        reason: fields
-            .meta
-            .read_required(Key::Reason, "a reason", |reason| {
-                ExpiryReason::parse(reason.as_str()?)
-            })?,
+        reason: fields.meta.read_required(Key::Reason, "a reason", |reason| {
+            ExpiryReason::parse(reason.as_str()?)
+        })?,
         not_before: fields.meta.read_time(Key::NotBefore)?,
     })))
 }
@@ -426,14 +404,12 @@ pub(super) fn read_result_ignored(fields: &RecordFields<'_>) -> Result<EventKind
         step: fields.optional_step_name()?,
         attempt: fields.meta.require_number(Key::Attempt)?,
         worker: read_worker(&fields.meta)?,
-        sha256: fields
-            .result
-            .read_required(Key::Sha256, "a digest", |digest| {
-                Digest::parse(digest.as_str()?).ok()
-            })?,
-        bytes: fields.result.require_number(Key::Bytes)?,
-        code: fields.meta.read_required(Key::Code, "a code", |code| {
-            ErrorCode::parse(code.as_str()?).ok()
+        sha256: fields.result.read_required(Key::Sha256, "a digest", |digest| {
+            Digest::parse(digest.as_str()?).ok()
         })?,
+        bytes: fields.result.require_number(Key::Bytes)?,
+        code: fields
+            .meta
+            .read_required(Key::Code, "a code", |code| ErrorCode::parse(code.as_str()?).ok())?,
     })))
 }

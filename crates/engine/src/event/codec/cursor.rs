@@ -37,10 +37,7 @@ pub(super) fn read_cursor_entered(
     };
     let iterator = result.read_text(Key::Iterator)?;
     let iterator = iterator.ok_or_else(|| result.key_error(Key::Iterator, "a string"))?;
-    Ok(Some(CursorEntered {
-        iterator,
-        terms: settings,
-    }))
+    Ok(Some(CursorEntered { iterator, terms: settings }))
 }
 
 fn read_settings(settings: &RecordPart<'_>) -> Result<CursorSettings, DecodeError> {
@@ -82,10 +79,7 @@ pub(super) fn write_frame(mut parts: RecordParts, frame: Option<&FrameReport>) -
         .with_field(Key::Failed, frame.failed)
         .with_field(Key::Bytes, frame.bytes)
         .into_json();
-    parts.meta = parts
-        .meta
-        .with_field(Key::Rows, frame.rows)
-        .with_field(Key::Cursor, counts);
+    parts.meta = parts.meta.with_field(Key::Rows, frame.rows).with_field(Key::Cursor, counts);
     if !frame.errors.is_empty() {
         let errors = Json::list(frame.errors.iter().map(|failed| {
             MapBuilder::default()
@@ -106,9 +100,7 @@ pub(super) fn read_frame(fields: &RecordFields<'_>) -> Result<Option<FrameReport
     let counts = meta.nested(meta.read_required(Key::Cursor, "row counts", Json::as_map)?);
     let errors = result.read_optional(Key::Errors, "a list of errors", |errors| {
         let errors = errors.as_list()?.iter();
-        errors
-            .map(|failed| read_row_error(result, failed))
-            .collect()
+        errors.map(|failed| read_row_error(result, failed)).collect()
     })?;
     Ok(Some(FrameReport {
         rows,

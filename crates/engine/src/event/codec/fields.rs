@@ -274,10 +274,7 @@ impl<'r> RecordFields<'r> {
         Self {
             record,
             context: part("context", event.context.as_ref()),
-            result: part(
-                "result.context",
-                result.and_then(|result| result.get("context")),
-            ),
+            result: part("result.context", result.and_then(|result| result.get("context"))),
             meta: part("meta", event.meta.as_ref()),
             reference: result.and_then(|result| result.get("reference")),
         }
@@ -336,10 +333,7 @@ pub(super) struct RecordPart<'r> {
 impl<'r> RecordPart<'r> {
     /// Returns a reader for a nested map.
     pub(super) fn nested(&self, map: &'r JsonMap) -> Self {
-        Self {
-            map: Some(map),
-            ..*self
-        }
+        Self { map: Some(map), ..*self }
     }
 
     /// Returns the whole map.
@@ -369,9 +363,7 @@ impl<'r> RecordPart<'r> {
     ) -> Result<Option<T>, DecodeError> {
         match self.get(key) {
             None | Some(Json::Null) => Ok(None),
-            Some(value) => read(value)
-                .map(Some)
-                .ok_or_else(|| self.key_error(key, expected)),
+            Some(value) => read(value).map(Some).ok_or_else(|| self.key_error(key, expected)),
         }
     }
 
@@ -382,8 +374,7 @@ impl<'r> RecordPart<'r> {
         expected: &'static str,
         read: impl FnOnce(&'r Json) -> Option<T>,
     ) -> Result<T, DecodeError> {
-        self.read_optional(key, expected, read)?
-            .ok_or_else(|| self.key_error(key, expected))
+        self.read_optional(key, expected, read)?.ok_or_else(|| self.key_error(key, expected))
     }
 
     pub(super) fn read_text(&self, key: Key) -> Result<Option<Text>, DecodeError> {
@@ -399,9 +390,7 @@ impl<'r> RecordPart<'r> {
     }
 
     pub(super) fn read_time(&self, key: Key) -> Result<Option<Timestamp>, DecodeError> {
-        self.read_optional(key, "a time", |value| {
-            Timestamp::parse(value.as_str()?).ok()
-        })
+        self.read_optional(key, "a time", |value| Timestamp::parse(value.as_str()?).ok())
     }
 
     pub(super) fn read_error(&self, key: Key) -> Result<TaskError, DecodeError> {
@@ -420,13 +409,9 @@ impl<'r> RecordPart<'r> {
     pub(super) fn read_step_names(&self, key: Key) -> Result<Vec<StepName>, DecodeError> {
         let read = |value: &Json| {
             let names = value.as_list()?.iter();
-            names
-                .map(|name| StepName::new(name.as_str()?).ok())
-                .collect()
+            names.map(|name| StepName::new(name.as_str()?).ok()).collect()
         };
-        Ok(self
-            .read_optional(key, "names of steps", read)?
-            .unwrap_or_default())
+        Ok(self.read_optional(key, "names of steps", read)?.unwrap_or_default())
     }
 }
 

@@ -40,12 +40,7 @@ pub fn encode_event(event: &Event, header: &ExecutionHeader) -> NewEvent {
         tenant_id: header.tenant_id.clone(),
         organization_id: header.organization_id.clone(),
         parent_event_id: event.cause,
-        ..NewEvent::new(
-            header.execution_id,
-            event.event_id,
-            event.kind.name(),
-            event.time,
-        )
+        ..NewEvent::new(header.execution_id, event.event_id, event.kind.name(), event.time)
     };
     write_payload(record, event, header)
 }

@@ -48,10 +48,7 @@ pub(super) fn write_playbook_started(record: NewEvent, started: &PlaybookStarted
         .with_optional(Key::Priority, started.priority.map(i32::from))
         .with_optional(
             Key::Concurrency,
-            started
-                .concurrency
-                .as_ref()
-                .map(slots_and_cache::execution_slot_json),
+            started.concurrency.as_ref().map(slots_and_cache::execution_slot_json),
         )
         .with_optional(Key::StartAt, started.start_at)
         .with_optional(Key::ServerUrl, started.server_url.as_ref())
@@ -76,14 +73,12 @@ pub(super) fn read_playbook_started(fields: &RecordFields<'_>) -> Result<EventKi
         }
     };
     Ok(EventKind::PlaybookStarted(Box::new(PlaybookStarted {
-        execution_id: context.read_required(Key::ExecutionId, "an id", |id| {
-            ExecutionId::from_json(id).ok()
-        })?,
+        execution_id: context
+            .read_required(Key::ExecutionId, "an id", |id| ExecutionId::from_json(id).ok())?,
         catalog_id: context
             .read_required(Key::CatalogId, "an id", |id| CatalogId::from_json(id).ok())?,
-        path: context.read_required(Key::Path, "a path", |path| {
-            PlaybookPath::new(path.as_str()?).ok()
-        })?,
+        path: context
+            .read_required(Key::Path, "a path", |path| PlaybookPath::new(path.as_str()?).ok())?,
         version: meta.require_number(Key::Version)?,
         definition_sha256: meta.read_required(Key::DefinitionSha256, "a digest", |digest| {
             Digest::parse(digest.as_str()?).ok()
@@ -108,11 +103,9 @@ pub(super) fn read_playbook_started(fields: &RecordFields<'_>) -> Result<EventKi
 }
 
 pub(super) fn read_priority(fields: &RecordFields<'_>) -> Result<Option<i16>, DecodeError> {
-    fields
-        .meta
-        .read_optional(Key::Priority, "a small whole number", |priority| {
-            i16::try_from(priority.as_i64()?).ok()
-        })
+    fields.meta.read_optional(Key::Priority, "a small whole number", |priority| {
+        i16::try_from(priority.as_i64()?).ok()
+    })
 }
 
 pub(super) fn write_control(
@@ -209,10 +202,7 @@ pub(super) fn write_execution_timer(
         ExecutionTimer::Step { step, run } => {
             parts.result = parts.result.with_field(Key::Timer, "step");
             parts.meta = parts.meta.with_field(Key::Run, *run);
-            NewEvent {
-                node_name: Some(Text::from(step)),
-                ..record
-            }
+            NewEvent { node_name: Some(Text::from(step)), ..record }
         }
     };
     parts.into_record(record)

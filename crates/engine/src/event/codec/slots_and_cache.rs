@@ -12,9 +12,7 @@ use crate::payload::EventData;
 use crate::slot::{ExecutionSlot, Slot};
 
 fn slot_map(slot: &Slot) -> MapBuilder {
-    MapBuilder::default()
-        .with_field(Key::SlotName, &slot.key)
-        .with_field(Key::Limit, slot.limit)
+    MapBuilder::default().with_field(Key::SlotName, &slot.key).with_field(Key::Limit, slot.limit)
 }
 
 pub(super) fn slot_json(slot: &Slot) -> Json {
@@ -22,9 +20,7 @@ pub(super) fn slot_json(slot: &Slot) -> Json {
 }
 
 pub(super) fn execution_slot_json(slot: &ExecutionSlot) -> Json {
-    slot_map(&slot.slot)
-        .with_field(Key::Overlap, slot.overlap.as_str())
-        .into_json()
+    slot_map(&slot.slot).with_field(Key::Overlap, slot.overlap.as_str()).into_json()
 }
 
 pub(super) fn read_slot(meta: &RecordPart<'_>) -> Result<Option<Slot>, DecodeError> {
@@ -73,9 +69,7 @@ pub(super) fn write_cached_result_used(record: NewEvent, used: &CachedResultUsed
     let is_empty = used.result.data == EventData::default();
     let data = (!is_empty).then_some(&used.result.data);
     let mut parts = RecordParts::new().with_data(Key::Result, data);
-    parts.result = parts
-        .result
-        .with_optional(Key::Results, used.result.labels.clone());
+    parts.result = parts.result.with_optional(Key::Results, used.result.labels.clone());
     let origin = MapBuilder::default()
         .with_field(Key::ExecutionId, used.origin.execution_id.to_string())
         .with_field(Key::Seq, used.origin.seq.get())

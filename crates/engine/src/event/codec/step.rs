@@ -14,29 +14,18 @@ use crate::event::{
 };
 
 pub(super) fn set_step_column(record: NewEvent, step: &StepName) -> NewEvent {
-    NewEvent {
-        node_name: Some(Text::from(step)),
-        ..record
-    }
+    NewEvent { node_name: Some(Text::from(step)), ..record }
 }
 
 pub(super) fn write_step_entered(record: NewEvent, id: EventId, entered: &StepEntered) -> NewEvent {
     let mut parts = RecordParts::new();
-    parts.result = parts
-        .result
-        .with_field(Key::Arrivals, step_names_json(&entered.arrivals));
+    parts.result = parts.result.with_field(Key::Arrivals, step_names_json(&entered.arrivals));
     parts.meta = parts
         .meta
         .with_field(Key::Run, entered.run)
         .with_optional(Key::Priority, entered.priority.map(i32::from))
-        .with_optional(
-            Key::Concurrency,
-            entered.slot.as_ref().map(slots_and_cache::slot_json),
-        )
-        .with_optional(
-            Key::Cache,
-            entered.cache.map(slots_and_cache::cache_key_json),
-        );
+        .with_optional(Key::Concurrency, entered.slot.as_ref().map(slots_and_cache::slot_json))
+        .with_optional(Key::Cache, entered.cache.map(slots_and_cache::cache_key_json));
     if let Some(entered) = &entered.cursor {
         parts = cursor::write_cursor_entered(parts, entered);
         parts.meta = parts.meta.with_field(Key::LoopId, id.to_string());
@@ -84,9 +73,7 @@ pub(super) fn read_step_entered(fields: &RecordFields<'_>) -> Result<EventKind, 
 pub(super) fn write_step_exited(record: NewEvent, exited: &StepExited) -> NewEvent {
     let mut parts = RecordParts::new().with_data(Key::Data, exited.data.as_ref());
     let mut record = set_step_column(record, &exited.step);
-    parts.result = parts
-        .result
-        .with_field(Key::Next, step_names_json(&exited.next));
+    parts.result = parts.result.with_field(Key::Next, step_names_json(&exited.next));
     parts.meta = parts.meta.with_field(Key::Run, exited.run);
     record.status = match &exited.end {
         StepEnd::Completed => EventStatus::Completed.into(),
@@ -112,9 +99,7 @@ pub(super) fn read_step_exited(fields: &RecordFields<'_>) -> Result<EventKind, D
     } else if status == Some(EventStatus::Failed) {
         StepEnd::Failed {
             error: fields.result.read_error(Key::Error)?,
-            caught: fields
-                .result
-                .read_required(Key::Caught, "a bool", Json::as_bool)?,
+            caught: fields.result.read_required(Key::Caught, "a bool", Json::as_bool)?,
         }
     } else {
         return Err(fields.decode_error("status", "`COMPLETED`, `FAILED` or `CANCELLED`"));
@@ -142,10 +127,7 @@ pub(super) fn write_step_skipped(record: NewEvent, skipped: &StepSkipped) -> New
         }
         SkipReason::Admission { run, next } => {
             parts.result = parts.result.with_field(Key::Next, step_names_json(next));
-            parts.meta = parts
-                .meta
-                .with_field(Key::Reason, "admission")
-                .with_field(Key::Run, *run);
+            parts.meta = parts.meta.with_field(Key::Reason, "admission").with_field(Key::Run, *run);
         }
     }
     parts.into_record(set_step_column(record, &skipped.step))
@@ -168,24 +150,17 @@ pub(super) fn read_step_skipped(fields: &RecordFields<'_>) -> Result<EventKind, 
             return Err(fields.meta.key_error(Key::Reason, expected));
         }
     };
-    Ok(EventKind::StepSkipped(StepSkipped {
-        step: fields.step_name()?,
-        reason,
-    }))
+    Ok(EventKind::StepSkipped(StepSkipped { step: fields.step_name()?, reason }))
 }
 
 pub(super) fn write_loop_done(record: NewEvent, done: &LoopDone) -> NewEvent {
     let mut parts = RecordParts::new();
     parts.result = parts.result.with_field(Key::Stats, stats_json(done.stats));
     if !done.errors.is_empty() {
-        parts.result = parts
-            .result
-            .with_field(Key::Errors, errors_json(&done.errors));
+        parts.result = parts.result.with_field(Key::Errors, errors_json(&done.errors));
     }
-    parts.meta = parts
-        .meta
-        .with_field(Key::Run, done.run)
-        .with_field(Key::LoopId, done.loop_id.to_string());
+    parts.meta =
+        parts.meta.with_field(Key::Run, done.run).with_field(Key::LoopId, done.loop_id.to_string());
     if done.stats.frames.is_none() {
         parts.meta = parts.meta.with_field(Key::CollectionSize, done.stats.total);
     }
@@ -218,9 +193,7 @@ pub(super) fn read_loop_done(fields: &RecordFields<'_>) -> Result<EventKind, Dec
     let stats = result.nested(stats);
     let errors = result.read_optional(Key::Errors, "a list of errors", |errors| {
         let errors = errors.as_list()?.iter();
-        errors
-            .map(|failed| read_iteration_error(result, failed))
-            .collect()
+        errors.map(|failed| read_iteration_error(result, failed)).collect()
     })?;
     Ok(EventKind::LoopDone(Box::new(LoopDone {
         step: fields.step_name()?,

@@ -52,13 +52,11 @@ pub(super) fn write_suspension(mut parts: RecordParts, suspension: &SuspensionKi
 fn write_child(mut parts: RecordParts, call: &ChildCall) -> RecordParts {
     parts.context = match &call.input {
         EventData::Inline(input) => parts.context.with_field(Key::Args, input.clone()),
-        EventData::External(reference) => parts
-            .context
-            .with_field(Key::ArgsRef, reference.as_json().clone()),
+        EventData::External(reference) => {
+            parts.context.with_field(Key::ArgsRef, reference.as_json().clone())
+        }
     };
-    parts.meta = parts
-        .meta
-        .with_field(Key::ChildExecutionId, call.child.to_string());
+    parts.meta = parts.meta.with_field(Key::ChildExecutionId, call.child.to_string());
     parts
 }
 
@@ -85,15 +83,8 @@ pub(super) fn read_suspension(
     if fields.meta.get(Key::Executor).is_none() {
         return Ok(None);
     }
-    let config_error = || {
-        fields
-            .context
-            .key_error(Key::ToolConfig, "a suspension configuration")
-    };
-    let config = fields
-        .context
-        .get(Key::ToolConfig)
-        .ok_or_else(config_error)?;
+    let config_error = || fields.context.key_error(Key::ToolConfig, "a suspension configuration");
+    let config = fields.context.get(Key::ToolConfig).ok_or_else(config_error)?;
     let suspension = if config.get(Key::Error.as_str()).is_some() {
         part_from_json::<InvalidTaskConfig>(config)
             .map(|broken| SuspensionKind::Broken(Box::new(broken)))
@@ -119,9 +110,7 @@ fn read_child(fields: &RecordFields<'_>) -> Result<Option<ChildCall>, DecodeErro
     };
     let config = context.nested(config);
     let path = config.read_optional(Key::Path, "a path", |path| {
-        PlaybookPath::new(path.as_str()?)
-            .ok()
-            .map(ChildTarget::Path)
+        PlaybookPath::new(path.as_str()?).ok().map(ChildTarget::Path)
     })?;
     let catalog_id = config.read_optional(Key::CatalogId, "an id", |id| {
         CatalogId::from_json(id).ok().map(ChildTarget::CatalogId)
@@ -136,9 +125,7 @@ fn read_child(fields: &RecordFields<'_>) -> Result<Option<ChildCall>, DecodeErro
     Ok(Some(ChildCall {
         child: read_child_id(fields.meta.get(Key::ChildExecutionId))
             .ok_or_else(|| fields.meta.key_error(Key::ChildExecutionId, "an id"))?,
-        of: path
-            .or(catalog_id)
-            .ok_or_else(|| config.key_error(Key::Path, "a path"))?,
+        of: path.or(catalog_id).ok_or_else(|| config.key_error(Key::Path, "a path"))?,
         version: config.read_number(Key::Version)?,
         waits: config.read_required(Key::ReturnResult, "a bool", Json::as_bool)?,
         result_step: config.read_text(Key::ResultStep)?,
@@ -161,10 +148,7 @@ pub(super) fn write_timer_started(record: NewEvent, started: &TimerStarted) -> N
         .result
         .with_field(Key::Timer, started.timer.as_str())
         .with_field(Key::FireAt, started.fire_at)
-        .with_optional(
-            Key::ChildExecutionId,
-            started.child.map(|id| id.to_string()),
-        )
+        .with_optional(Key::ChildExecutionId, started.child.map(|id| id.to_string()))
         .with_optional(Key::Started, started.started.clone())
         .with_nonempty(Key::Set, &started.set);
     parts.into_record(set_command_columns(record, &started.at))
@@ -186,11 +170,9 @@ pub(super) fn read_timer_started(fields: &RecordFields<'_>) -> Result<EventKind,
 }
 
 fn read_timer_name(fields: &RecordFields<'_>) -> Result<CommandTimer, DecodeError> {
-    fields
-        .result
-        .read_required(Key::Timer, "the name of a timer", |timer| {
-            CommandTimer::parse(timer.as_str()?)
-        })
+    fields.result.read_required(Key::Timer, "the name of a timer", |timer| {
+        CommandTimer::parse(timer.as_str()?)
+    })
 }
 
 pub(super) fn write_timer_fired(record: NewEvent, fired: &CommandTimerFired) -> NewEvent {
@@ -217,9 +199,8 @@ pub(super) fn write_signal(
     signal: &SignalReceived,
 ) -> NewEvent {
     let delivery = signal.delivery.as_ref();
-    let mut parts = delivery.map_or_else(RecordParts::new, |delivery| {
-        command_parts(&delivery.consumer)
-    });
+    let mut parts =
+        delivery.map_or_else(RecordParts::new, |delivery| command_parts(&delivery.consumer));
     let lookback = delivery.and_then(|delivery| delivery.received_at);
     let payload = (!signal.payload.is_null()).then(|| signal.payload.clone());
     parts.result = parts

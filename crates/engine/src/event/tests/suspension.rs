@@ -22,12 +22,7 @@ fn arb_signal_wait() -> impl Strategy<Value = SignalWait> {
     let modes = prop::sample::select(vec![WaitMode::Any, WaitMode::All]);
     let signals = prop::collection::vec(awaited, 1..4);
     (signals, modes, arb_count(), arb_schema()).prop_map(|(signals, mode, lookback, schema)| {
-        SignalWait {
-            signals,
-            mode,
-            lookback: Millis::from_ms(u64::from(lookback)),
-            schema,
-        }
+        SignalWait { signals, mode, lookback: Millis::from_ms(u64::from(lookback)), schema }
     })
 }
 
@@ -43,16 +38,14 @@ fn arb_approval() -> impl Strategy<Value = ApprovalSpec> {
         arb_count(),
         prop::sample::select(actions),
     )
-        .prop_map(
-            |((title, message, form), approvers, quorum, on_timeout)| ApprovalSpec {
-                title,
-                message,
-                form,
-                approvers,
-                quorum,
-                on_timeout,
-            },
-        )
+        .prop_map(|((title, message, form), approvers, quorum, on_timeout)| ApprovalSpec {
+            title,
+            message,
+            form,
+            approvers,
+            quorum,
+            on_timeout,
+        })
 }
 
 fn arb_execution_id() -> impl Strategy<Value = ExecutionId> {
@@ -69,16 +62,9 @@ fn arb_child_call() -> impl Strategy<Value = ChildCall> {
         arb_map(arb_json()).prop_map(|input| EventData::Inline(input.into())),
         arb_reference().prop_map(EventData::External),
     ];
-    let actions = prop::sample::select(vec![
-        ChildTimeoutAction::Abandon,
-        ChildTimeoutAction::Cancel,
-    ]);
-    let call = (
-        arb_execution_id(),
-        target,
-        option::of(arb_count()),
-        any::<bool>(),
-    );
+    let actions =
+        prop::sample::select(vec![ChildTimeoutAction::Abandon, ChildTimeoutAction::Cancel]);
+    let call = (arb_execution_id(), target, option::of(arb_count()), any::<bool>());
     (call, option::of(arb_text()), actions, input).prop_map(
         |((child, target, version, waits), result_step, on_timeout, input)| ChildCall {
             child,
@@ -112,24 +98,17 @@ pub(super) fn arb_suspension() -> BoxedStrategy<(ToolKind, SuspensionKind)> {
 pub(super) fn arb_continuation() -> impl Strategy<Value = Continuation> {
     let label = || "[a-z]{1,5}".prop_map(Arc::<str>::from);
     let counts = (arb_count(), arb_count(), arb_count());
-    (
-        label(),
-        option::of(label()),
-        arb_map(arb_json()),
-        arb_map(arb_json()),
-        counts,
+    (label(), option::of(label()), arb_map(arb_json()), arb_map(arb_json()), counts).prop_map(
+        |(to, after, variables, iter, (attempt, delay, task_runs))| Continuation {
+            to,
+            attempt,
+            delay: Millis::from_ms(u64::from(delay)),
+            after,
+            variables,
+            iter,
+            task_runs,
+        },
     )
-        .prop_map(
-            |(to, after, variables, iter, (attempt, delay, task_runs))| Continuation {
-                to,
-                attempt,
-                delay: Millis::from_ms(u64::from(delay)),
-                after,
-                variables,
-                iter,
-                task_runs,
-            },
-        )
 }
 
 fn arb_command_timer() -> impl Strategy<Value = CommandTimer> {
@@ -137,11 +116,8 @@ fn arb_command_timer() -> impl Strategy<Value = CommandTimer> {
 }
 
 fn arb_timer_started() -> impl Strategy<Value = TimerStarted> {
-    let more = (
-        option::of(arb_execution_id()),
-        option::of(arb_non_null_json()),
-        arb_map(arb_json()),
-    );
+    let more =
+        (option::of(arb_execution_id()), option::of(arb_non_null_json()), arb_map(arb_json()));
     (arb_command_ref(), arb_command_timer(), arb_time(), more).prop_map(
         |(at, timer, fire_at, (child, started, set))| TimerStarted {
             at,
@@ -155,13 +131,8 @@ fn arb_timer_started() -> impl Strategy<Value = TimerStarted> {
 }
 
 fn arb_signal_received() -> impl Strategy<Value = SignalReceived> {
-    let delivery = (
-        arb_command_ref(),
-        arb_count(),
-        option::of(arb_time()),
-        option::of(1..1000_i64),
-    )
-        .prop_map(
+    let delivery =
+        (arb_command_ref(), arb_count(), option::of(arb_time()), option::of(1..1000_i64)).prop_map(
             |(consumer, awaited_index, received_at, buffered_seq)| SignalDelivery {
                 consumer,
                 awaited_index,
@@ -170,23 +141,16 @@ fn arb_signal_received() -> impl Strategy<Value = SignalReceived> {
             },
         );
     let sender = (option::of(arb_text()), option::of(arb_event_id()));
-    (
-        arb_text(),
-        option::of(arb_text()),
-        arb_json(),
-        sender,
-        option::of(delivery),
+    (arb_text(), option::of(arb_text()), arb_json(), sender, option::of(delivery)).prop_map(
+        |(name, key, payload, (actor, broadcast), delivery)| SignalReceived {
+            name,
+            key,
+            payload,
+            actor,
+            broadcast: broadcast.map(|id| SignalId::new(id.get()).unwrap()),
+            delivery,
+        },
     )
-        .prop_map(
-            |(name, key, payload, (actor, broadcast), delivery)| SignalReceived {
-                name,
-                key,
-                payload,
-                actor,
-                broadcast: broadcast.map(|id| SignalId::new(id.get()).unwrap()),
-                delivery,
-            },
-        )
 }
 
 pub(super) fn arb_suspension_event() -> impl Strategy<Value = EventKind> {

@@ -124,9 +124,7 @@ impl RowFrame {
 impl CommandState {
     /// Returns true if the rows of its frame are not claimed yet.
     pub(super) fn is_claiming(&self) -> bool {
-        self.frame
-            .as_ref()
-            .is_some_and(|frame| frame.rows.is_none())
+        self.frame.as_ref().is_some_and(|frame| frame.rows.is_none())
     }
 
     /// Returns true if the data of its tasks is the data of the command. The rows of a frame leave
@@ -155,10 +153,7 @@ impl CommandState {
         let source = step.looping.as_ref().map(|looping| &looping.source);
         let Some(LoopSource::Cursor(cursor)) = source else {
             let message = "the step has no cursor to claim rows from";
-            return Err(RenderFailure::Failed(TaskError::new(
-                TaskErrorKind::Schema,
-                message,
-            )));
+            return Err(RenderFailure::Failed(TaskError::new(TaskErrorKind::Schema, message)));
         };
         let kind = cursor_tool_kind(cursor).map_err(RenderFailure::Failed)?;
         let key = format!("{}:{CLAIM_LABEL}:1", self.command_key);
@@ -172,19 +167,14 @@ impl CommandState {
             error: Json::Null,
         };
         let mut config = self.render_fields(&cursor.options, &environment)?;
-        config.insert(
-            "command".into(),
-            self.render_value(&cursor.claim, &environment)?,
-        );
+        config.insert("command".into(), self.render_value(&cursor.claim, &environment)?);
         let auth = cursor.auth.as_ref();
         Ok(CallSpec {
             kind,
             label: CLAIM_LABEL.into(),
             config,
             input: JsonMap::new(),
-            auth: auth
-                .map(|auth| self.render_auth(auth, &environment))
-                .transpose()?,
+            auth: auth.map(|auth| self.render_auth(auth, &environment)).transpose()?,
             libs: None,
             task_run: 1,
             attempt: 1,
@@ -241,9 +231,7 @@ impl CommandState {
         let tasks = step.tool.tasks().len();
         let iterator = step.looping.as_ref().map(|looping| &looping.iterator.value);
         let frame = self.frame.as_ref();
-        let item = frame
-            .zip(iterator)
-            .and_then(|(frame, name)| frame.loop_item(name));
+        let item = frame.zip(iterator).and_then(|(frame, name)| frame.loop_item(name));
         let first_task = if item.is_some() { 0 } else { tasks };
         self.data.item = item;
         if first_task == 0 {
@@ -270,12 +258,10 @@ fn cursor_tool_kind(cursor: &CursorSource) -> Result<ToolKind, TaskError> {
                 | ToolKind::Snowflake
         )
     };
-    ToolKind::parse(&cursor.kind)
-        .filter(can_claim)
-        .ok_or_else(|| {
-            let message = format!("rows cannot be claimed with `{}`", cursor.kind);
-            TaskError::new(TaskErrorKind::Unsupported, message)
-        })
+    ToolKind::parse(&cursor.kind).filter(can_claim).ok_or_else(|| {
+        let message = format!("rows cannot be claimed with `{}`", cursor.kind);
+        TaskError::new(TaskErrorKind::Unsupported, message)
+    })
 }
 
 /// The rows in the result of a statement.

@@ -14,15 +14,9 @@ use crate::segments;
 impl CommandState {
     /// Resumes the pipeline where the previous commands left it.
     pub(super) fn resume_from(&mut self, state: ContinuationState) {
-        let ContinuationState {
-            continuation,
-            results,
-        } = state;
+        let ContinuationState { continuation, results } = state;
         let data = &mut self.data;
-        let previous = continuation
-            .after
-            .as_ref()
-            .and_then(|label| results.get(label).cloned());
+        let previous = continuation.after.as_ref().and_then(|label| results.get(label).cloned());
         data.previous = previous.clone().unwrap_or_default();
         data.results = results;
         data.pipeline = continuation.variables;
@@ -52,11 +46,8 @@ impl CommandState {
     /// server runs, is a separate command for each of its runs.
     pub(super) fn go_to_task(&mut self, index: usize) -> Transition {
         let step = &self.playbook.workflow[self.step_index];
-        let suspends_here = step
-            .tool
-            .tasks()
-            .get(self.task_index)
-            .is_some_and(segments::is_suspending);
+        let suspends_here =
+            step.tool.tasks().get(self.task_index).is_some_and(segments::is_suspending);
         let is_alone = suspends_here || self.host == MachineHost::Server;
         let is_past_the_end = index >= step.tool.tasks().len();
         if is_past_the_end || (self.task_range.contains(&index) && !is_alone) {

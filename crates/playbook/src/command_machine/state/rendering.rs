@@ -44,8 +44,7 @@ impl CommandState {
         value: &DynamicValue,
         environment: &TaskEnvironment<'_>,
     ) -> Result<Json, RenderFailure> {
-        self.render_dynamic(value, environment)
-            .map(|rendered| rendered.value)
+        self.render_dynamic(value, environment).map(|rendered| rendered.value)
     }
 
     fn render_dynamic(

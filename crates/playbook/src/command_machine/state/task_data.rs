@@ -35,13 +35,11 @@ impl CommandState {
         let mut data = attempted.data.clone();
         if let Some(spec) = output_data::find_accumulation(output_data::task_outputs(step, task)) {
             let previous = self.data.results.get(label);
-            let previous = previous
-                .and_then(|value| spec.accumulated_value(value))
-                .cloned();
+            let previous = previous.and_then(|value| spec.accumulated_value(value)).cloned();
             let accumulated = match (&attempted.error, previous) {
-                (None, previous) => spec
-                    .add_part(previous, &data)
-                    .map_err(|error| self.locate_error(error))?,
+                (None, previous) => {
+                    spec.add_part(previous, &data).map_err(|error| self.locate_error(error))?
+                }
                 (Some(_), previous) => previous.unwrap_or_else(|| spec.initial_value()),
             };
             data = spec.with_accumulated(data, accumulated);

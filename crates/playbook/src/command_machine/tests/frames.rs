@@ -8,14 +8,8 @@ fn frame_command(rest: &str, max_rows: u32) -> CommandSpec {
         "    loop: {{ cursor: {{ kind: sqlite, claim: 'take {{{{ __frame_max_rows }}}} of {{{{ workload.n }}}}', auth: db, options: {{ database: x.db }} }}, iterator: row, spec: {{ mode: cursor, frame: {{ max_rows: 3{rest} }} }} }}\n    tool:\n      - {{ name: one, kind: shell, command: 'do {{{{ row.id }}}}', set: {{ ctx.seen: '{{{{ row.id }}}}', kept: '{{{{ _index }}}}' }} }}\n      - {{ name: two, kind: shell, command: '{{{{ kept }}}}/{{{{ _total }}}} {{{{ one }}}}' }}\n"
     );
     let mut context = CommandContext::default();
-    context
-        .values
-        .insert("workload".into(), parse_json(r#"{"n":9}"#));
-    CommandSpec {
-        frame_max_rows: Some(max_rows),
-        context,
-        ..build_command(&text)
-    }
+    context.values.insert("workload".into(), parse_json(r#"{"n":9}"#));
+    CommandSpec { frame_max_rows: Some(max_rows), context, ..build_command(&text) }
 }
 
 #[test]
@@ -39,11 +33,7 @@ fn frame_claims_rows_and_runs_tasks_per_row() {
     let frame = outcome.frame.unwrap();
     assert_eq!((frame.rows, frame.done, frame.failed), (2, 2, 0));
     assert!(frame.bytes > 10);
-    let labels: Vec<&str> = outcome
-        .tasks
-        .iter()
-        .map(|task| task.label.as_str())
-        .collect();
+    let labels: Vec<&str> = outcome.tasks.iter().map(|task| task.label.as_str()).collect();
     assert_eq!(labels, ["claim", "one", "two"]);
 }
 
@@ -59,10 +49,7 @@ fn frame_without_rows_runs_no_tasks() {
 
 #[test]
 fn invalid_claim_result_fails_frame() {
-    for result in [
-        ok_result(r#"{"affected_rows":3}"#),
-        failed_result(TaskErrorKind::DbDeadlock),
-    ] {
+    for result in [ok_result(r#"{"affected_rows":3}"#), failed_result(TaskErrorKind::DbDeadlock)] {
         let (_, outcome) = run_command(frame_command("", 3), &[result], None);
         let error = outcome.error.unwrap();
         assert_eq!(error.task.as_deref(), Some("claim"));
@@ -74,12 +61,7 @@ fn invalid_claim_result_fails_frame() {
 #[test]
 fn first_failed_row_ends_frame() {
     let rows = ok_result(r#"[{"id":5},{"id":6},{"id":7}]"#);
-    let results = [
-        rows,
-        ok_result("1"),
-        ok_result("2"),
-        failed_result(TaskErrorKind::Transform),
-    ];
+    let results = [rows, ok_result("1"), ok_result("2"), failed_result(TaskErrorKind::Transform)];
     let (_, outcome) = run_command(frame_command("", 3), &results, None);
     let error = outcome.error.unwrap();
     assert_eq!(error.details, Some(parse_json(r#"{"row":1}"#)));
@@ -94,12 +76,7 @@ fn best_effort_continues_with_other_rows() {
     let playbook = Arc::make_mut(&mut command.playbook);
     playbook.workflow[0].spec.policy.failure.mode = crate::model::FailureMode::BestEffort;
     let rows = ok_result(r#"[{"id":5},{"id":6},{"id":7}]"#);
-    let results = [
-        rows,
-        failed_result(TaskErrorKind::Transform),
-        ok_result("1"),
-        ok_result("2"),
-    ];
+    let results = [rows, failed_result(TaskErrorKind::Transform), ok_result("1"), ok_result("2")];
     let (_, outcome) = run_command(command, &results, None);
     assert_eq!(outcome.error, None);
     let frame = outcome.frame.unwrap();
@@ -134,25 +111,20 @@ const SPLIT_PIPELINE: &str = r#"
 /// The continuation contains everything that the next command of a pipeline needs.
 #[test]
 fn split_pipeline_continues_in_next_command() {
-    let MachineAction::Call(_, pending) = CommandMachine::new(build_command(SPLIT_PIPELINE))
-        .unwrap()
-        .next(MACHINE_INPUT)
+    let MachineAction::Call(_, pending) =
+        CommandMachine::new(build_command(SPLIT_PIPELINE)).unwrap().next(MACHINE_INPUT)
     else {
         panic!("a call");
     };
-    let MachineAction::Done(first) = pending
-        .complete_call(ok_result(r#"{"n":3}"#))
-        .next(MACHINE_INPUT)
+    let MachineAction::Done(first) =
+        pending.complete_call(ok_result(r#"{"n":3}"#)).next(MACHINE_INPUT)
     else {
         panic!("the end of the first command");
     };
     let NextStage::Segment(continuation) = first.next_stage else {
         panic!("{:?}", first.next_stage);
     };
-    assert_eq!(
-        (&*continuation.to, continuation.after.as_deref()),
-        ("nap", Some("a"))
-    );
+    assert_eq!((&*continuation.to, continuation.after.as_deref()), ("nap", Some("a")));
     let state_of = |continuation, data: &Json| ContinuationState {
         continuation,
         results: data.as_map().unwrap().clone(),
@@ -161,9 +133,7 @@ fn split_pipeline_continues_in_next_command() {
     second.context.continuation = Some(state_of(continuation, &first.data));
     let mut suspended =
         SuspendedCommand::new(second.clone(), 1, &noetl_types::JsonMap::new()).unwrap();
-    let spec = suspended
-        .render_call(&crate::command_context::EmptyPayloads)
-        .unwrap();
+    let spec = suspended.render_call(&crate::command_context::EmptyPayloads).unwrap();
     assert_eq!(spec.config.get("for"), Some(&Json::from(4)));
     let outcome = suspended.conclude_wait(
         ok_result(r#"{"ms":4000}"#),
@@ -185,9 +155,8 @@ fn split_pipeline_continues_in_next_command() {
         panic!("a call");
     };
     assert_eq!(spec.config.get("result"), Some(&Json::from("9 4000")));
-    let MachineAction::Done(last) = pending
-        .complete_call(ok_result(r#"{"n":9}"#))
-        .next(MACHINE_INPUT)
+    let MachineAction::Done(last) =
+        pending.complete_call(ok_result(r#"{"n":9}"#)).next(MACHINE_INPUT)
     else {
         panic!("the end");
     };
@@ -202,9 +171,8 @@ fn split_pipeline_continues_in_next_command() {
 fn callback_task_ends_command_after_start() {
     let step = "    tool: { kind: container, image: i, callback: true, set: { ctx.n: \"{{ output.n }}\" } }";
     let run_with = |result: ToolResult| {
-        let MachineAction::Call(_, pending) = CommandMachine::new(build_command(step))
-            .unwrap()
-            .next(MACHINE_INPUT)
+        let MachineAction::Call(_, pending) =
+            CommandMachine::new(build_command(step)).unwrap().next(MACHINE_INPUT)
         else {
             panic!("a call");
         };
@@ -230,9 +198,7 @@ fn external_result_counts_as_its_attempt() {
     let step = "    tool:\n      kind: http\n      url: '{{ keychain.api.token }}'\n      input: { n: 4 }\n      set: { ctx.got: '{{ output.data + input.n }}' }\n      spec: { policy: { rules: [ { when: '{{ output.status == \"error\" }}', then: { do: retry, attempts: 3, delay: 2 } } ] } }\n";
     let resume = |attempt, result| {
         let machine = CommandMachine::new(build_command(step)).unwrap();
-        machine
-            .resume_with_result(attempt, result)
-            .next(MACHINE_INPUT)
+        machine.resume_with_result(attempt, result).next(MACHINE_INPUT)
     };
     let MachineAction::Wait(delay, _) = resume(2, failed_result(TaskErrorKind::Timeout)) else {
         panic!("not retried");

@@ -175,10 +175,7 @@ impl ToolKind {
 
     /// True if the server executes tasks of this kind and renders their templates.
     pub fn is_server_side(self) -> bool {
-        matches!(
-            self,
-            Self::Wait | Self::Approval | Self::Sleep | Self::Playbook
-        )
+        matches!(self, Self::Wait | Self::Approval | Self::Sleep | Self::Playbook)
     }
 
     /// True if the kind is an extension to the classic language.

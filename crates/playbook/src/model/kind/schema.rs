@@ -13,11 +13,7 @@ use crate::model::tool::TaskSpec;
 
 /// Returns the schema of a task: the keys of every task, and the specific keys of each kind.
 pub(in crate::model) fn task_schema(generator: &mut SchemaGenerator) -> Schema {
-    let kinds: Vec<&str> = ToolKind::WORDS
-        .iter()
-        .copied()
-        .chain(["snowflake_transfer"])
-        .collect();
+    let kinds: Vec<&str> = ToolKind::WORDS.iter().copied().chain(["snowflake_transfer"]).collect();
     let by_kind: Vec<Value> = ToolKind::WORDS
         .iter()
         .filter_map(|name| ToolKind::parse(name))
@@ -52,10 +48,7 @@ fn kind_schema(kind: ToolKind) -> Value {
     for key in spec.keys {
         properties.insert(key.name.to_owned(), key_schema(key.value_type));
         for alias in key.aliases {
-            properties.insert(
-                (*alias).to_owned(),
-                serde_json::json!({ "deprecated": true }),
-            );
+            properties.insert((*alias).to_owned(), serde_json::json!({ "deprecated": true }));
         }
     }
     serde_json::json!({

@@ -6,11 +6,7 @@ use super::KeyType::{
 use super::{BuildRequirement, KeyType, KindKey, KindSpec, ToolKind};
 
 const fn key(name: &'static str, value_type: KeyType) -> KindKey {
-    KindKey {
-        name,
-        aliases: &[],
-        value_type,
-    }
+    KindKey { name, aliases: &[], value_type }
 }
 
 const fn aliased_key(
@@ -18,11 +14,7 @@ const fn aliased_key(
     aliases: &'static [&'static str],
     value_type: KeyType,
 ) -> KindKey {
-    KindKey {
-        name,
-        aliases,
-        value_type,
-    }
+    KindKey { name, aliases, value_type }
 }
 
 /// Keys that contain SQL.
@@ -198,12 +190,8 @@ const CONTAINER_KEYS: &[KindKey] = &[
     key("labels", Mapping),
     key("callback", Bool),
 ];
-const SCRIPT_KEYS: &[KindKey] = &[
-    key("script", Mapping),
-    key("job", Mapping),
-    key("env", Mapping),
-    key("cwd", Text),
-];
+const SCRIPT_KEYS: &[KindKey] =
+    &[key("script", Mapping), key("job", Mapping), key("env", Mapping), key("cwd", Text)];
 const SUBSCRIPTION_KEYS: &[KindKey] = &[
     key("source", Words(&["nats", "pubsub", "kafka"])),
     key("operation", Words(&["poll", "ack", "nack"])),
@@ -254,18 +242,11 @@ const fn core_kind(keys: &'static [KindKey]) -> KindSpec {
 }
 
 const fn reserved_kind() -> KindSpec {
-    KindSpec {
-        build: BuildRequirement::Reserved,
-        ..core_kind(&[])
-    }
+    KindSpec { build: BuildRequirement::Reserved, ..core_kind(&[]) }
 }
 
 const fn sql_kind(keys: &'static [KindKey], build: BuildRequirement) -> KindSpec {
-    KindSpec {
-        build,
-        required_groups: &[STATEMENT_KEY_GROUP],
-        ..core_kind(keys)
-    }
+    KindSpec { build, required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(keys) }
 }
 
 impl ToolKind {
@@ -305,10 +286,7 @@ impl ToolKind {
                 ..core_kind(PLAYBOOK_KEYS)
             },
             Self::Workbook => core_kind(WORKBOOK_KEYS),
-            Self::Nats => KindSpec {
-                required_groups: &[&["operation"]],
-                ..core_kind(NATS_KEYS)
-            },
+            Self::Nats => KindSpec { required_groups: &[&["operation"]], ..core_kind(NATS_KEYS) },
             Self::Artifact | Self::ResultFetch => core_kind(ARTIFACT_KEYS),
             Self::Rhai => KindSpec {
                 build: BuildRequirement::Feature("rhai"),
@@ -324,28 +302,20 @@ impl ToolKind {
                 timeout_secs: Some(60),
                 ..core_kind(MCP_KEYS)
             },
-            Self::Container => KindSpec {
-                required_groups: &[&["image"]],
-                ..core_kind(CONTAINER_KEYS)
-            },
-            Self::Script => KindSpec {
-                required_groups: &[&["script"]],
-                ..core_kind(SCRIPT_KEYS)
-            },
-            Self::Subscription => KindSpec {
-                required_groups: &[&["source"]],
-                ..core_kind(SUBSCRIPTION_KEYS)
-            },
+            Self::Container => {
+                KindSpec { required_groups: &[&["image"]], ..core_kind(CONTAINER_KEYS) }
+            }
+            Self::Script => KindSpec { required_groups: &[&["script"]], ..core_kind(SCRIPT_KEYS) },
+            Self::Subscription => {
+                KindSpec { required_groups: &[&["source"]], ..core_kind(SUBSCRIPTION_KEYS) }
+            }
             Self::Wait => KindSpec {
                 required_groups: &[&["signal", "signals"]],
                 exclusive_groups: &[&["signal", "signals"]],
                 timeout_secs: Some(0),
                 ..core_kind(WAIT_KEYS)
             },
-            Self::Approval => KindSpec {
-                timeout_secs: Some(0),
-                ..core_kind(APPROVAL_KEYS)
-            },
+            Self::Approval => KindSpec { timeout_secs: Some(0), ..core_kind(APPROVAL_KEYS) },
             Self::Sleep => KindSpec {
                 required_groups: &[&["for", "until"]],
                 exclusive_groups: &[&["for", "until"]],

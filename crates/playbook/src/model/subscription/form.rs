@@ -24,15 +24,10 @@ pub(super) fn serialize_optional_hours<S: Serializer>(
     value: &Option<Millis>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    value
-        .map(|value| value.as_ms() / Millis::from_hours(1).as_ms())
-        .serialize(serializer)
+    value.map(|value| value.as_ms() / Millis::from_hours(1).as_ms()).serialize(serializer)
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "signature required by serde"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 pub(super) fn serialize_secs<S: Serializer>(
     value: &Millis,
     serializer: S,
@@ -45,10 +40,7 @@ pub(super) fn serialize_optional_template<S: Serializer>(
     value: &Option<Spanned<Template>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    value
-        .as_ref()
-        .map(|template| template.source())
-        .serialize(serializer)
+    value.as_ref().map(|template| template.source()).serialize(serializer)
 }
 
 /// Schema of a list of strings. A single string is accepted as a list of one.

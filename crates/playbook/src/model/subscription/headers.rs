@@ -64,10 +64,7 @@ pub struct HeaderDirective {
     /// Mapping of header values to the values they represent. A priority must be mapped to a
     /// number.
     #[serde(skip_serializing_if = "JsonMap::is_empty")]
-    #[schemars(
-        default,
-        with = "std::collections::BTreeMap<String, serde_json::Value>"
-    )]
+    #[schemars(default, with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub map: JsonMap,
 }
 

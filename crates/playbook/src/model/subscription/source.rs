@@ -90,11 +90,7 @@ impl MessageSource {
 
     /// Returns the direction of delivery.
     pub fn mode(&self) -> SourceMode {
-        if self.ingress().is_some() {
-            SourceMode::Push
-        } else {
-            SourceMode::Pull
-        }
+        if self.ingress().is_some() { SourceMode::Push } else { SourceMode::Pull }
     }
 
     /// Returns the address that receives pushed messages.
@@ -116,28 +112,17 @@ impl Serialize for MessageSource {
                 map.serialize_entry("stream", stream)?;
                 map.serialize_entry("consumer", consumer)?;
             }
-            Self::Kafka {
-                brokers,
-                topic,
-                group,
-            } => {
+            Self::Kafka { brokers, topic, group } => {
                 if !brokers.is_empty() {
                     map.serialize_entry("brokers", brokers)?;
                 }
                 map.serialize_entry("topic", topic)?;
                 map.serialize_entry("group", group)?;
             }
-            Self::Pubsub {
-                subscription,
-                endpoint,
-            } => {
+            Self::Pubsub { subscription, endpoint } => {
                 pubsub_entries(&mut map, Some(subscription), endpoint.as_ref())?;
             }
-            Self::PubsubPush {
-                subscription,
-                endpoint,
-                ingress,
-            } => {
+            Self::PubsubPush { subscription, endpoint, ingress } => {
                 pubsub_entries(&mut map, subscription.as_ref(), endpoint.as_ref())?;
                 map.serialize_entry("ingress", ingress)?;
             }
@@ -171,15 +156,10 @@ pub(super) fn source_schema(generator: &mut SchemaGenerator) -> Schema {
         "Direction of delivery: messages are fetched (`pull`) or received (`push`). A webhook is always `push`.".into(),
     );
     let mut ingress = generator.subschema_for::<PushIngress>();
-    ingress.insert(
-        "description".to_owned(),
-        "Address that receives messages, in mode `push`.".into(),
-    );
+    ingress
+        .insert("description".to_owned(), "Address that receives messages, in mode `push`.".into());
     let mut brokers = form::texts_schema(generator);
-    brokers.insert(
-        "description".to_owned(),
-        "Bootstrap brokers (kafka).".into(),
-    );
+    brokers.insert("description".to_owned(), "Bootstrap brokers (kafka).".into());
     json_schema!({
         "type": "object",
         "properties": {
@@ -299,10 +279,7 @@ impl MessageVerifier {
     /// Default clock difference that is accepted for a signed timestamp.
     pub const DEFAULT_TOLERANCE: Millis = Millis::from_secs(300);
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default_tolerance(tolerance: &Millis) -> bool {
         *tolerance == Self::DEFAULT_TOLERANCE
     }

@@ -60,10 +60,7 @@ impl Spool {
     /// Default time that mode `hybrid` holds messages at their source.
     pub const DEFAULT_ESCALATE_AFTER: Millis = Millis::from_secs(30);
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default_escalation(after: &Millis) -> bool {
         *after == Self::DEFAULT_ESCALATE_AFTER
     }
@@ -170,10 +167,7 @@ pub struct CircuitBreaker {
 impl CircuitBreaker {
     const DEFAULT_TRIP_AFTER: u32 = 5;
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "signature required by serde"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     fn is_default_trip(after: &u32) -> bool {
         *after == Self::DEFAULT_TRIP_AFTER
     }
@@ -285,11 +279,7 @@ pub struct SpoolRetention {
 
 impl Default for SpoolRetention {
     fn default() -> Self {
-        Self {
-            max_age: None,
-            max_bytes: ByteSize::from_gib(1),
-            on_full: OnFull::default(),
-        }
+        Self { max_age: None, max_bytes: ByteSize::from_gib(1), on_full: OnFull::default() }
     }
 }
 
@@ -325,11 +315,7 @@ pub struct SpoolDrain {
 
 impl Default for SpoolDrain {
     fn default() -> Self {
-        Self {
-            rate_per_sec: None,
-            max_replay_attempts: 5,
-            on_recovery: OnRecovery::default(),
-        }
+        Self { rate_per_sec: None, max_replay_attempts: 5, on_recovery: OnRecovery::default() }
     }
 }
 

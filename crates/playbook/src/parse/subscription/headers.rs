@@ -21,26 +21,15 @@ pub(super) fn parse_headers(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) ->
     let Some(mut reader) = MapReader::open(sink, "headers", "headers", &entry.value) else {
         return headers;
     };
-    headers.normalize = reader
-        .take_entry("normalize")
-        .and_then(|entry| read_bool(sink, entry))
-        .unwrap_or_default();
-    if let Some(items) = reader
-        .take_entry("directives")
-        .and_then(|entry| read_list(sink, entry))
-    {
-        headers.directives = items
-            .iter()
-            .filter_map(|item| parse_directive(sink, item))
-            .collect();
+    headers.normalize =
+        reader.take_entry("normalize").and_then(|entry| read_bool(sink, entry)).unwrap_or_default();
+    if let Some(items) = reader.take_entry("directives").and_then(|entry| read_list(sink, entry)) {
+        headers.directives = items.iter().filter_map(|item| parse_directive(sink, item)).collect();
     }
-    headers.trace = reader
-        .take_entry("trace")
-        .map(|entry| parse_trace(sink, entry))
-        .unwrap_or_default();
-    if let Some(passthrough) = reader
-        .take_entry("passthrough")
-        .and_then(|entry| read_literal(sink, entry))
+    headers.trace =
+        reader.take_entry("trace").map(|entry| parse_trace(sink, entry)).unwrap_or_default();
+    if let Some(passthrough) =
+        reader.take_entry("passthrough").and_then(|entry| read_literal(sink, entry))
     {
         headers.passthrough = passthrough;
     }
@@ -54,20 +43,12 @@ fn parse_trace(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> TraceConfig 
     };
     let propagate = reader
         .take_entry("propagate")
-        .map_or(Some(TracePropagation::None), |entry| {
-            read_keyword(sink, entry)
-        });
+        .map_or(Some(TracePropagation::None), |entry| read_keyword(sink, entry));
     let baggage = reader.take_entry("baggage_allowlist");
     if let (Some(entry), Some(TracePropagation::None)) = (baggage, propagate) {
-        report_no_effect(
-            sink,
-            entry,
-            "baggage is propagated only with 'propagate: w3c'",
-        );
+        report_no_effect(sink, entry, "baggage is propagated only with 'propagate: w3c'");
     }
-    let baggage = baggage
-        .map(|entry| read_literals(sink, entry))
-        .unwrap_or_default();
+    let baggage = baggage.map(|entry| read_literals(sink, entry)).unwrap_or_default();
     reader.report_unread(sink);
     TraceConfig {
         propagate: propagate.unwrap_or_default(),
@@ -78,23 +59,15 @@ fn parse_trace(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> TraceConfig 
 fn parse_directive(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<HeaderDirective> {
     let mut reader = MapReader::open(sink, "directives", "directive", node)?;
     let header = require_literal(sink, &mut reader, "header");
-    let controls = reader
-        .require_entry(sink, "controls")
-        .and_then(|entry| read_keyword(sink, entry));
-    let allowed = reader
-        .take_entry("allowed")
-        .map(|entry| read_literals(sink, entry));
+    let controls =
+        reader.require_entry(sink, "controls").and_then(|entry| read_keyword(sink, entry));
+    let allowed = reader.take_entry("allowed").map(|entry| read_literals(sink, entry));
     let map = reader.take_entry("map");
     reader.report_unread(sink);
     let controls = controls?;
     let allowed = check_allowed_values(sink, node, controls, allowed)?;
     let map = parse_value_map(sink, node, controls, map)?;
-    Some(HeaderDirective {
-        header: header?,
-        controls,
-        allowed,
-        map,
-    })
+    Some(HeaderDirective { header: header?, controls, allowed, map })
 }
 
 /// Checks the allowed values of a header. A header that selects a playbook or pool requires a list

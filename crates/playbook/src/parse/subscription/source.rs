@@ -35,9 +35,8 @@ pub(super) fn parse_message_source(
     let kind = reader
         .require_entry(sink, "source")
         .and_then(|entry| read_spanned_keyword::<SourceKind>(sink, entry));
-    let written_mode = reader
-        .take_entry("mode")
-        .and_then(|entry| read_spanned_keyword::<SourceMode>(sink, entry));
+    let written_mode =
+        reader.take_entry("mode").and_then(|entry| read_spanned_keyword::<SourceMode>(sink, entry));
     let ingress_entry = reader.take_entry("ingress");
     let ingress = ingress_entry.map(|entry| parse_ingress(sink, entry));
     reader.mark_known(SOURCE_KEYS.map(|(key, _)| key));
@@ -86,16 +85,9 @@ fn resolve_source_mode(
         SourceKind::Pubsub => return written.map_or(SourceMode::Pull, |mode| mode.value),
     };
     if let Some(written) = written.filter(|written| written.value != only) {
-        let message = format!(
-            "source {} cannot be combined with mode {}",
-            kind.value, written.value
-        );
-        report_conflict(
-            sink,
-            [kind.span, written.span],
-            message,
-            &format!("write mode: {only}"),
-        );
+        let message =
+            format!("source {} cannot be combined with mode {}", kind.value, written.value);
+        report_conflict(sink, [kind.span, written.span], message, &format!("write mode: {only}"));
     }
     only
 }
@@ -124,10 +116,7 @@ fn parse_nats_source(
 ) -> Option<MessageSource> {
     let stream = require_literal(sink, reader, "stream");
     let consumer = require_literal(sink, reader, "consumer");
-    Some(MessageSource::Nats {
-        stream: stream?,
-        consumer: consumer?,
-    })
+    Some(MessageSource::Nats { stream: stream?, consumer: consumer? })
 }
 
 fn parse_pubsub_source(
@@ -135,13 +124,8 @@ fn parse_pubsub_source(
     reader: &mut MapReader<'_>,
 ) -> Option<MessageSource> {
     let subscription = require_literal(sink, reader, "subscription");
-    let endpoint = reader
-        .take_entry("endpoint")
-        .and_then(|entry| read_literal(sink, entry));
-    Some(MessageSource::Pubsub {
-        subscription: subscription?,
-        endpoint,
-    })
+    let endpoint = reader.take_entry("endpoint").and_then(|entry| read_literal(sink, entry));
+    Some(MessageSource::Pubsub { subscription: subscription?, endpoint })
 }
 
 /// Parses a Pub/Sub push source. Pub/Sub sends to the ingress address, so subscription and endpoint
@@ -151,17 +135,10 @@ fn parse_pubsub_push_source(
     reader: &mut MapReader<'_>,
     ingress: Option<PushIngress>,
 ) -> Option<MessageSource> {
-    let subscription = reader
-        .take_entry("subscription")
-        .and_then(|entry| read_literal(sink, entry));
-    let endpoint = reader
-        .take_entry("endpoint")
-        .and_then(|entry| read_literal(sink, entry));
-    Some(MessageSource::PubsubPush {
-        subscription,
-        endpoint,
-        ingress: ingress?,
-    })
+    let subscription =
+        reader.take_entry("subscription").and_then(|entry| read_literal(sink, entry));
+    let endpoint = reader.take_entry("endpoint").and_then(|entry| read_literal(sink, entry));
+    Some(MessageSource::PubsubPush { subscription, endpoint, ingress: ingress? })
 }
 
 fn parse_kafka_source(
@@ -175,9 +152,7 @@ fn parse_kafka_source(
     } else {
         reader.require_entry(sink, "brokers")
     };
-    let brokers = entry
-        .map(|entry| read_literals(sink, entry))
-        .unwrap_or_default();
+    let brokers = entry.map(|entry| read_literals(sink, entry)).unwrap_or_default();
     if let Some(entry) = entry
         && entry.value.as_list().is_some_and(<[_]>::is_empty)
     {
@@ -190,40 +165,27 @@ fn parse_kafka_source(
     let topic = require_literal(sink, reader, "topic");
     let group = require_literal(sink, reader, "group");
     let brokers = brokers.into_iter().map(|broker| broker.value).collect();
-    Some(MessageSource::Kafka {
-        brokers,
-        topic: topic?,
-        group: group?,
-    })
+    Some(MessageSource::Kafka { brokers, topic: topic?, group: group? })
 }
 
 /// Reports an address that accepts unauthenticated messages.
 fn report_unverified<T>(sink: &mut DiagnosticSink<'_>, span: Span) -> Option<T> {
     let hint =
         "add ingress: {gateway_path: /hooks/…, verify: {type: hmac_sha256, header: …, secret: …}}";
-    sink.add_with_hint(
-        Code::NP703,
-        span,
-        "webhook needs a verifier other than none",
-        hint,
-    );
+    sink.add_with_hint(Code::NP703, span, "webhook needs a verifier other than none", hint);
     None
 }
 
 fn parse_ingress(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<PushIngress> {
     let mut reader = MapReader::open(sink, "ingress", "ingress", &entry.value)?;
-    let gateway_path = reader
-        .require_entry(sink, "gateway_path")
-        .and_then(|entry| read_gateway_path(sink, entry));
+    let gateway_path =
+        reader.require_entry(sink, "gateway_path").and_then(|entry| read_gateway_path(sink, entry));
     let verify = match reader.take_entry("verify") {
         Some(entry) => parse_verifier(sink, entry),
         None => report_unverified(sink, entry.value.head_span()),
     };
     reader.report_unread(sink);
-    Some(PushIngress {
-        gateway_path: gateway_path?,
-        verify: verify?,
-    })
+    Some(PushIngress { gateway_path: gateway_path?, verify: verify? })
 }
 
 fn read_gateway_path(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
@@ -232,9 +194,7 @@ fn read_gateway_path(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
         !matches!(segment, "" | "." | "..") && segment.chars().all(is_allowed)
     };
-    let is_path = path
-        .strip_prefix('/')
-        .is_some_and(|rest| rest.split('/').all(is_segment));
+    let is_path = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
     if is_path && path.len() <= 512 {
         return Some(path);
     }
@@ -249,14 +209,8 @@ fn read_gateway_path(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option
 }
 
 /// Keys of all types of verifiers.
-const VERIFY_KEYS: [&str; 6] = [
-    "header",
-    "secret",
-    "timestamp_header",
-    "tolerance_secs",
-    "audience",
-    "service_account",
-];
+const VERIFY_KEYS: [&str; 6] =
+    ["header", "secret", "timestamp_header", "tolerance_secs", "audience", "service_account"];
 
 fn parse_verifier(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<MessageVerifier> {
     let mut reader = MapReader::open(sink, "verify", "verify", &entry.value)?;
@@ -279,10 +233,7 @@ fn parse_verifier(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Me
 }
 
 fn has_text(entry: &YamlEntry, text: &str) -> bool {
-    entry
-        .value
-        .as_text()
-        .is_some_and(|written| &**written == text)
+    entry.value.as_text().is_some_and(|written| &**written == text)
 }
 
 fn verifier_keys(kind: VerifierType) -> &'static [&'static str] {
@@ -327,16 +278,12 @@ fn parse_verifier_of_type(
             })
         }
         VerifierType::Bearer => {
-            let header = reader
-                .take_entry("header")
-                .and_then(|entry| read_header_name(sink, entry));
+            let header =
+                reader.take_entry("header").and_then(|entry| read_header_name(sink, entry));
             let secret = reader
                 .require_entry(sink, "secret")
                 .and_then(|entry| read_spanned_literal(sink, entry));
-            Some(MessageVerifier::Bearer {
-                header,
-                secret: secret?,
-            })
+            Some(MessageVerifier::Bearer { header, secret: secret? })
         }
         VerifierType::PubsubOidc => {
             let audience = require_literal(sink, reader, "audience");

@@ -27,25 +27,18 @@ const PAUSE_RANGE_MS: std::ops::RangeInclusive<i64> = 1..=86_400_000;
 pub(super) fn parse_spool(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Spool> {
     let node = &entry.value;
     let mut reader = MapReader::open(sink, "spool", "spool", node)?;
-    let mode = reader
-        .require_entry(sink, "mode")
-        .and_then(|entry| parse_spool_mode(sink, entry));
+    let mode = reader.require_entry(sink, "mode").and_then(|entry| parse_spool_mode(sink, entry));
     let store = parse_spool_store(sink, &mut reader, mode != Some(SpoolSwitch::Off));
-    let credential = reader
-        .take_entry("credential")
-        .and_then(|entry| read_spanned_literal(sink, entry));
-    let circuit = reader
-        .take_entry("circuit")
-        .map(|entry| parse_circuit(sink, entry))
-        .unwrap_or_default();
+    let credential =
+        reader.take_entry("credential").and_then(|entry| read_spanned_literal(sink, entry));
+    let circuit =
+        reader.take_entry("circuit").map(|entry| parse_circuit(sink, entry)).unwrap_or_default();
     let retention = reader
         .take_entry("retention")
         .map(|entry| parse_retention(sink, entry))
         .unwrap_or_default();
-    let (drain, recovery) = reader
-        .take_entry("drain")
-        .map(|entry| parse_drain(sink, entry))
-        .unwrap_or_default();
+    let (drain, recovery) =
+        reader.take_entry("drain").map(|entry| parse_drain(sink, entry)).unwrap_or_default();
     let (ordering, ordering_key) = parse_ordering(sink, &mut reader, recovery);
     let escalation_entry = reader.take_entry("hybrid_escalate_after_ms");
     let escalation = escalation_entry.and_then(|entry| read_millis(sink, entry, PAUSE_RANGE_MS));
@@ -78,9 +71,7 @@ fn parse_ordering(
     recovery: Option<Spanned<OnRecovery>>,
 ) -> (MessageOrdering, Option<Arc<str>>) {
     let entry = reader.take_entry("ordering");
-    let ordering = entry
-        .and_then(|entry| read_keyword(sink, entry))
-        .unwrap_or_default();
+    let ordering = entry.and_then(|entry| read_keyword(sink, entry)).unwrap_or_default();
     let key_entry = reader.take_entry("ordering_key");
     let key = key_entry.and_then(|entry| read_literal(sink, entry));
     if let (Some(entry), MessageOrdering::Global, Some(recovery)) = (entry, ordering, recovery)
@@ -139,18 +130,12 @@ fn parse_spool_store(
         SpoolBackend::NatsObject | SpoolBackend::Gcs | SpoolBackend::S3 => ("bucket", "path"),
     };
     if let Some(entry) = reader.take_entry(unused_key) {
-        report_no_effect(
-            sink,
-            entry,
-            format!("backend {backend} uses '{location_key}'"),
-        );
+        report_no_effect(sink, entry, format!("backend {backend} uses '{location_key}'"));
     }
     let location = if is_required {
         require_literal(sink, reader, location_key)?
     } else {
-        reader
-            .take_entry(location_key)
-            .and_then(|entry| read_literal(sink, entry))?
+        reader.take_entry(location_key).and_then(|entry| read_literal(sink, entry))?
     };
     Some(match backend {
         SpoolBackend::NatsObject => SpoolStore::NatsObject { bucket: location },
@@ -165,9 +150,8 @@ fn parse_circuit(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> CircuitBre
     let Some(mut reader) = MapReader::open(sink, "circuit", "circuit", &entry.value) else {
         return circuit;
     };
-    if let Some(failures) = reader
-        .take_entry("trip_after")
-        .and_then(|entry| read_count(sink, entry, 1))
+    if let Some(failures) =
+        reader.take_entry("trip_after").and_then(|entry| read_count(sink, entry, 1))
     {
         circuit.trip_after = failures;
     }
@@ -183,14 +167,8 @@ fn parse_circuit(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> CircuitBre
     {
         circuit.probe_interval = pause;
     }
-    if let Some(items) = reader
-        .take_entry("downstream")
-        .and_then(|entry| read_list(sink, entry))
-    {
-        circuit.downstream = items
-            .iter()
-            .filter_map(|item| parse_downstream(sink, item))
-            .collect();
+    if let Some(items) = reader.take_entry("downstream").and_then(|entry| read_list(sink, entry)) {
+        circuit.downstream = items.iter().filter_map(|item| parse_downstream(sink, item)).collect();
     }
     reader.report_unread(sink);
     circuit
@@ -200,15 +178,11 @@ fn parse_downstream(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<Do
     let mut reader = MapReader::open(sink, "downstream", "downstream", node)?;
     reader.mark_known(["target"]);
     let name = require_literal(sink, &mut reader, "name");
-    let kind = reader
-        .require_entry(sink, "type")
-        .and_then(|entry| read_keyword::<ProbeType>(sink, entry));
+    let kind =
+        reader.require_entry(sink, "type").and_then(|entry| read_keyword::<ProbeType>(sink, entry));
     let probe = kind.and_then(|kind| parse_probe(sink, &mut reader, kind));
     reader.report_unread(sink);
-    Some(DownstreamService {
-        name: name?,
-        probe: probe?,
-    })
+    Some(DownstreamService { name: name?, probe: probe? })
 }
 
 fn parse_probe(
@@ -235,13 +209,10 @@ fn parse_retention(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> SpoolRet
     let Some(mut reader) = MapReader::open(sink, "retention", "retention", &entry.value) else {
         return retention;
     };
-    let hours = reader
-        .take_entry("max_age_hours")
-        .and_then(|entry| read_count(sink, entry, 1));
+    let hours = reader.take_entry("max_age_hours").and_then(|entry| read_count(sink, entry, 1));
     retention.max_age = hours.map(|hours| Millis::from_hours(hours.into()));
-    if let Some(bytes) = reader
-        .take_entry("max_bytes")
-        .and_then(|entry| read_max_bytes(sink, entry))
+    if let Some(bytes) =
+        reader.take_entry("max_bytes").and_then(|entry| read_max_bytes(sink, entry))
     {
         retention.max_bytes = bytes;
     }
@@ -272,12 +243,10 @@ fn parse_drain(
     let Some(mut reader) = MapReader::open(sink, "drain", "drain", &entry.value) else {
         return (drain, None);
     };
-    drain.rate_per_sec = reader
-        .take_entry("rate_per_sec")
-        .and_then(|entry| read_count(sink, entry, 1));
-    if let Some(attempts) = reader
-        .take_entry("max_replay_attempts")
-        .and_then(|entry| read_count(sink, entry, 1))
+    drain.rate_per_sec =
+        reader.take_entry("rate_per_sec").and_then(|entry| read_count(sink, entry, 1));
+    if let Some(attempts) =
+        reader.take_entry("max_replay_attempts").and_then(|entry| read_count(sink, entry, 1))
     {
         drain.max_replay_attempts = attempts;
     }

@@ -34,18 +34,15 @@ impl AttributePath {
 
     /// Returns the part of an item at this path.
     pub(super) fn get(&self, item: &Json) -> Option<Json> {
-        let found = self
-            .0
-            .iter()
-            .try_fold(item, |value, key| match (key, value) {
-                (Json::Str(key), Json::List(items)) => match key.parse::<usize>() {
-                    Ok(index) => items.get(index),
-                    Err(_) => plain_member(value, key),
-                },
-                (Json::Str(key), _) => plain_member(value, key),
-                (key, Json::List(items)) => items.get(usize::try_from(key.as_i64()?).ok()?),
-                (key, _) => plain_member(value, &key.to_string()),
-            });
+        let found = self.0.iter().try_fold(item, |value, key| match (key, value) {
+            (Json::Str(key), Json::List(items)) => match key.parse::<usize>() {
+                Ok(index) => items.get(index),
+                Err(_) => plain_member(value, key),
+            },
+            (Json::Str(key), _) => plain_member(value, key),
+            (key, Json::List(items)) => items.get(usize::try_from(key.as_i64()?).ok()?),
+            (key, _) => plain_member(value, &key.to_string()),
+        });
         found.cloned()
     }
 }

@@ -32,9 +32,7 @@ impl Evaluator<'_> {
                     None => Json::Null,
                 };
                 list.extend(
-                    items
-                        .iter()
-                        .map(|item| path.get(item).unwrap_or_else(|| default.clone())),
+                    items.iter().map(|item| path.get(item).unwrap_or_else(|| default.clone())),
                 );
             }
             ItemFilter::MapFilter(filter, params) => {
@@ -46,16 +44,11 @@ impl Evaluator<'_> {
                     list.push(mapped);
                 }
             }
-            ItemFilter::Keep {
-                attribute,
-                test,
-                when,
-            } => {
+            ItemFilter::Keep { attribute, test, when } => {
                 let path = match attribute {
-                    Some(attribute) => Some(AttributePath::parse(
-                        &self.eval_json(attribute)?,
-                        &context.meter,
-                    )?),
+                    Some(attribute) => {
+                        Some(AttributePath::parse(&self.eval_json(attribute)?, &context.meter)?)
+                    }
                     None => None,
                 };
                 let test = match test {
@@ -96,20 +89,16 @@ impl RenderContext<'_> {
             }
             Json::List(items) => Ok(Json::from(items.len())),
             Json::Map(map) => Ok(Json::from(map.len())),
-            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => Err(
-                EvalError::operation_failed(format!("a {} has no length", value.type_name())),
-            ),
+            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+                Err(EvalError::operation_failed(format!("a {} has no length", value.type_name())))
+            }
         }
     }
 
     /// The first or last item or character.
     pub(super) fn first_or_last(&self, value: &Json, last: bool) -> EvalResult<Value> {
         if let Json::Str(text) = value {
-            let found = if last {
-                text.chars().next_back()
-            } else {
-                text.chars().next()
-            };
+            let found = if last { text.chars().next_back() } else { text.chars().next() };
             return Ok(found.map(|c| Json::from(c.to_string())).into());
         }
         let items = self.to_items(value)?;
@@ -133,8 +122,7 @@ impl RenderContext<'_> {
             self.meter.check_nesting(item, 3)?;
         }
         // Each pair is allocated as a separate list.
-        self.meter
-            .charge_list(4 * value.as_map().map_or(0, JsonMap::len))?;
+        self.meter.charge_list(4 * value.as_map().map_or(0, JsonMap::len))?;
         self.collect_entries(value, |key, value| {
             Json::list([Json::Str(Arc::clone(key)), value.clone()])
         })
@@ -158,10 +146,9 @@ impl RenderContext<'_> {
             | Json::UInt(_)
             | Json::Float(_)
             | Json::Str(_)
-            | Json::List(_) => Err(EvalError::operation_failed(format!(
-                "a {} has no keys",
-                value.type_name()
-            ))),
+            | Json::List(_) => {
+                Err(EvalError::operation_failed(format!("a {} has no keys", value.type_name())))
+            }
         }
     }
 

@@ -64,18 +64,13 @@ impl<'r> RenderContext<'r> {
             Value::Undefined => Ok(Json::Null),
             Value::Json(value) => Ok(value),
             Value::Bound(binding) => {
-                let (value, secret) = binding
-                    .to_value(self.environment)
-                    .map_err(EvalError::input_needed)?;
+                let (value, secret) =
+                    binding.to_value(self.environment).map_err(EvalError::input_needed)?;
                 if secret {
                     self.is_tainted.set(true);
                 }
-                if matches!(
-                    binding,
-                    Binding::Map(_) | Binding::Layers(_) | Binding::Members(_)
-                ) {
-                    self.meter
-                        .charge_map(value.as_map().map_or(0, JsonMap::len))?;
+                if matches!(binding, Binding::Map(_) | Binding::Layers(_) | Binding::Members(_)) {
+                    self.meter.charge_map(value.as_map().map_or(0, JsonMap::len))?;
                 }
                 Ok(value)
             }
@@ -93,9 +88,7 @@ impl<'r> RenderContext<'r> {
             Value::Undefined => Ok(Value::Undefined),
             Value::Json(value) => Ok(plain_member(value, key).cloned().into()),
             Value::Bound(binding) => self.resolve_binding(
-                binding
-                    .get_member(key, self.environment)
-                    .map_err(EvalError::input_needed)?,
+                binding.get_member(key, self.environment).map_err(EvalError::input_needed)?,
             ),
             Value::Namespace(members) => Ok(members.borrow().get(key).cloned().into()),
             Value::Loop(state) => Ok(state.loop_attribute(key)),
@@ -162,21 +155,16 @@ impl<'r> RenderContext<'r> {
             Json::List(items) => Ok(Arc::clone(items)),
             Json::Map(map) => {
                 self.meter.charge_list(map.len())?;
-                Ok(Arc::new(
-                    map.keys().map(|key| Json::Str(Arc::clone(key))).collect(),
-                ))
+                Ok(Arc::new(map.keys().map(|key| Json::Str(Arc::clone(key))).collect()))
             }
             Json::Str(text) => {
                 self.meter.charge_scan(text.len())?;
-                self.meter
-                    .charge_text_list(text.chars().count(), text.len())?;
-                Ok(Arc::new(
-                    text.chars().map(|c| Json::from(c.to_string())).collect(),
-                ))
+                self.meter.charge_text_list(text.chars().count(), text.len())?;
+                Ok(Arc::new(text.chars().map(|c| Json::from(c.to_string())).collect()))
             }
-            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => Err(
-                EvalError::operation_failed(format!("a {} has no items", value.type_name())),
-            ),
+            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+                Err(EvalError::operation_failed(format!("a {} has no items", value.type_name())))
+            }
         }
     }
 
@@ -238,11 +226,7 @@ pub(super) fn plain_member<'v>(value: &'v Json, key: &str) -> Option<&'v Json> {
 
 /// Converts a position that may count from the end.
 fn normalize_index(number: i128, len: usize) -> Option<usize> {
-    let number = if number < 0 {
-        number + i128::try_from(len).ok()?
-    } else {
-        number
-    };
+    let number = if number < 0 { number + i128::try_from(len).ok()? } else { number };
     usize::try_from(number).ok()
 }
 

@@ -33,12 +33,8 @@ impl RenderContext<'_> {
     /// Parses a JSON text.
     pub(super) fn decode_json(&self, text: &str) -> EvalResult<Json> {
         self.meter.charge_text(text.len())?;
-        let nodes = text
-            .bytes()
-            .filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':'))
-            .count();
-        self.meter
-            .charge_text_list(0, nodes.saturating_mul(JSON_NODE_BYTES))?;
+        let nodes = text.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
+        self.meter.charge_text_list(0, nodes.saturating_mul(JSON_NODE_BYTES))?;
         parse(text.as_bytes()).map_err(|error| {
             // The parser's reason quotes the text, which may be secret, so it is left out.
             EvalError::operation_failed(format!(
@@ -58,11 +54,7 @@ impl RenderContext<'_> {
             for digit in 0..4 {
                 let used = digit <= group.len();
                 let index = (bits >> (18 - 6 * digit) & 0x3f) as usize;
-                text.push(if used {
-                    char::from(BASE64_ALPHABET[index])
-                } else {
-                    '='
-                });
+                text.push(if used { char::from(BASE64_ALPHABET[index]) } else { '=' });
             }
         }
         Ok(text.into())
@@ -96,18 +88,17 @@ impl RenderContext<'_> {
         match value {
             Json::Map(map) => {
                 self.meter.charge_list(2 * map.len())?;
-                let pairs = map
-                    .iter()
-                    .map(|(key, value)| (Json::Str(Arc::clone(key)), value.clone()));
+                let pairs =
+                    map.iter().map(|(key, value)| (Json::Str(Arc::clone(key)), value.clone()));
                 self.encode_query(pairs.collect())
             }
             Json::List(items) => {
                 self.meter.charge_list(2 * items.len())?;
                 let pairs = items.iter().map(|item| match item.as_list() {
                     Some([key, value]) => Ok((key.clone(), value.clone())),
-                    Some(_) | None => Err(EvalError::operation_failed(
-                        "urlencode takes a list of pairs",
-                    )),
+                    Some(_) | None => {
+                        Err(EvalError::operation_failed("urlencode takes a list of pairs"))
+                    }
                 });
                 self.encode_query(pairs.collect::<EvalResult<_>>()?)
             }
@@ -144,10 +135,7 @@ impl RenderContext<'_> {
         let is_unreserved = |byte: u8| {
             byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || safe.contains(&byte)
         };
-        let len = text
-            .bytes()
-            .map(|byte| if is_unreserved(byte) { 1 } else { 3 })
-            .sum();
+        let len = text.bytes().map(|byte| if is_unreserved(byte) { 1 } else { 3 }).sum();
         self.meter.charge_text(len)?;
         let mut encoded = String::with_capacity(len);
         for byte in text.bytes() {

@@ -31,11 +31,7 @@ pub(in crate::template) fn evaluate_body(
         });
     }
     let context = RenderContext::new(environment);
-    let mut evaluator = Evaluator {
-        context: &context,
-        slots: Vec::new(),
-        output: String::new(),
-    };
+    let mut evaluator = Evaluator { context: &context, slots: Vec::new(), output: String::new() };
     evaluator.slots.resize_with(slots, || None);
     let value = match body {
         TemplateBody::Literal(value) => value.clone(),

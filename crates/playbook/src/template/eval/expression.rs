@@ -26,9 +26,7 @@ impl Evaluator<'_> {
     /// Evaluates an expression to a plain value. Undefined becomes null.
     pub(super) fn eval_json(&mut self, expr: &Expr) -> EvalResult<Json> {
         let value = self.eval_expr(expr)?;
-        self.context
-            .convert_to_json(value)
-            .map_err(|error| error.at_offset(expr.span.start()))
+        self.context.convert_to_json(value).map_err(|error| error.at_offset(expr.span.start()))
     }
 
     fn eval_kind(&mut self, kind: &ExprKind) -> EvalResult<Value> {
@@ -39,17 +37,15 @@ impl Evaluator<'_> {
             ExprKind::Not(inner) => Ok(Value::from_bool(!self.eval_true(inner)?)),
             ExprKind::Negate(inner) => {
                 let value = self.eval_json(inner)?;
-                number::negate_number(&value)
-                    .map(Value::Json)
-                    .map_err(|error| match error {
-                        MathError::NotANumber => EvalError::operation_failed(format!(
-                            "cannot negate a {}",
-                            value.type_name()
-                        )),
-                        MathError::DivisionByZero | MathError::InvalidResult(_) => {
-                            EvalError::operation_failed(error.to_string())
-                        }
-                    })
+                number::negate_number(&value).map(Value::Json).map_err(|error| match error {
+                    MathError::NotANumber => EvalError::operation_failed(format!(
+                        "cannot negate a {}",
+                        value.type_name()
+                    )),
+                    MathError::DivisionByZero | MathError::InvalidResult(_) => {
+                        EvalError::operation_failed(error.to_string())
+                    }
+                })
             }
             ExprKind::Math(first, rest) => self.eval_math(first, rest).map(Value::Json),
             ExprKind::Compare(first, rest) => {
@@ -61,10 +57,7 @@ impl Evaluator<'_> {
                 if self.eval_true(&choice.test)? {
                     self.eval_expr(&choice.yes)
                 } else {
-                    choice
-                        .no
-                        .as_ref()
-                        .map_or(Ok(Value::Undefined), |no| self.eval_expr(no))
+                    choice.no.as_ref().map_or(Ok(Value::Undefined), |no| self.eval_expr(no))
                 }
             }
             ExprKind::List(items) => self.eval_list(items).map(Value::Json),
@@ -75,16 +68,11 @@ impl Evaluator<'_> {
 
     pub(super) fn eval_true(&mut self, expr: &Expr) -> EvalResult<bool> {
         let value = self.eval_expr(expr)?;
-        self.context
-            .is_true_value(&value)
-            .map_err(|error| error.at_offset(expr.span.start()))
+        self.context.is_true_value(&value).map_err(|error| error.at_offset(expr.span.start()))
     }
 
     fn eval_name(&self, name: &NameExpr) -> EvalResult<Value> {
-        let local = name
-            .slots
-            .iter()
-            .find_map(|slot| self.slots.get(*slot)?.clone());
+        let local = name.slots.iter().find_map(|slot| self.slots.get(*slot)?.clone());
         local.map_or_else(|| self.context.lookup_root(&name.text), Ok)
     }
 
@@ -132,10 +120,9 @@ impl Evaluator<'_> {
     pub(super) fn map_key(&self, key: &Json) -> EvalResult<Arc<str>> {
         match key {
             Json::Str(key) => Ok(Arc::clone(key)),
-            Json::List(_) | Json::Map(_) => Err(EvalError::operation_failed(format!(
-                "a {} cannot be a key",
-                key.type_name()
-            ))),
+            Json::List(_) | Json::Map(_) => {
+                Err(EvalError::operation_failed(format!("a {} cannot be a key", key.type_name())))
+            }
             Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
                 self.context.print_value(key).map(Arc::from)
             }
@@ -163,17 +150,13 @@ impl Evaluator<'_> {
         for (_, operand) in rest {
             parts.push(self.eval_json(operand)?);
         }
-        self.context
-            .join_printed(&parts, "")
-            .map(|text| Json::Str(text.into()))
+        self.context.join_printed(&parts, "").map(|text| Json::Str(text.into()))
     }
 
     fn apply_binary(&self, op: MathOp, left: &Json, right: &Json) -> EvalResult<Json> {
         match (op, left, right) {
             (MathOp::Add, Json::Str(left), Json::Str(right)) => {
-                self.context
-                    .meter
-                    .charge_text(left.len().saturating_add(right.len()))?;
+                self.context.meter.charge_text(left.len().saturating_add(right.len()))?;
                 Ok(Json::Str([&**left, &**right].concat().into()))
             }
             (MathOp::Add, Json::List(left), Json::List(right)) => {
@@ -198,9 +181,7 @@ impl Evaluator<'_> {
         let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
         match value {
             Json::Str(text) => {
-                self.context
-                    .meter
-                    .charge_text(text.len().saturating_mul(count))?;
+                self.context.meter.charge_text(text.len().saturating_mul(count))?;
                 Ok(Json::Str(text.repeat(count).into()))
             }
             Json::List(items) => {
@@ -257,8 +238,7 @@ impl Evaluator<'_> {
             }
             LinkKind::Slice(slice) => {
                 let mut bound = |expr: &Option<Expr>| {
-                    expr.as_ref()
-                        .map_or(Ok(Json::Null), |expr| self.eval_json(expr))
+                    expr.as_ref().map_or(Ok(Json::Null), |expr| self.eval_json(expr))
                 };
                 let (start, stop) = (bound(&slice.start)?, bound(&slice.stop)?);
                 let step = bound(&slice.step)?;
@@ -273,11 +253,7 @@ impl Evaluator<'_> {
                 self.context.apply_filter(*filter, value, &params)
             }
             LinkKind::ItemFilter(item_filter) => self.apply_item_filter(value, item_filter),
-            LinkKind::Test {
-                test,
-                params,
-                negated,
-            } => {
+            LinkKind::Test { test, params, negated } => {
                 let params = self.eval_params(params)?;
                 let passes = self.context.eval_test(
                     *test,
@@ -295,12 +271,7 @@ impl Evaluator<'_> {
     pub(super) fn eval_params(&mut self, params: &Params) -> EvalResult<Vec<Option<Value>>> {
         params
             .iter()
-            .map(|param| {
-                param
-                    .as_ref()
-                    .map(|param| self.eval_expr(param))
-                    .transpose()
-            })
+            .map(|param| param.as_ref().map(|param| self.eval_expr(param)).transpose())
             .collect()
     }
 

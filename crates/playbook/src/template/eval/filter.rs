@@ -25,9 +25,7 @@ impl FilterArgs<'_> {
     /// Returns an argument if it is given and not null.
     fn value_at(&self, index: usize) -> EvalResult<Option<Json>> {
         let arg = self.values.get(index).cloned().flatten();
-        let value = arg
-            .map(|value| self.context.convert_to_json(value))
-            .transpose()?;
+        let value = arg.map(|value| self.context.convert_to_json(value)).transpose()?;
         Ok(value.filter(|value| !value.is_null()))
     }
 
@@ -37,9 +35,7 @@ impl FilterArgs<'_> {
 
     fn text_at(&self, index: usize) -> EvalResult<Option<Arc<str>>> {
         let value = self.value_at(index)?;
-        value
-            .map(|value| self.context.print_value(&value).map(Arc::from))
-            .transpose()
+        value.map(|value| self.context.print_value(&value).map(Arc::from)).transpose()
     }
 
     /// The number, or else the first argument, or else 0.
@@ -67,9 +63,7 @@ impl FilterArgs<'_> {
 
     /// Charges the scan of a text value.
     fn charge_scan(&self, value: &Json) -> EvalResult<()> {
-        self.context
-            .meter
-            .charge_scan(value.as_str().map_or(0, str::len))
+        self.context.meter.charge_scan(value.as_str().map_or(0, str::len))
     }
 
     fn to_int(&self, value: &Json) -> EvalResult<Json> {
@@ -131,10 +125,7 @@ impl RenderContext<'_> {
         params: &[Option<Value>],
     ) -> EvalResult<Value> {
         self.meter.charge_fuel(1)?;
-        let args = FilterArgs {
-            context: self,
-            values: params,
-        };
+        let args = FilterArgs { context: self, values: params };
         if filter == Filter::Get {
             let default = params.get(1).cloned().flatten();
             return self.get_or_default(&value, &args.value_at(0)?.unwrap_or_default(), default);
@@ -155,15 +146,10 @@ impl RenderContext<'_> {
         if matches!(filter, Filter::Min | Filter::Max) {
             let sort_key =
                 SortKey::new(args.value_at(1)?.as_ref(), args.is_true_at(0)?, &self.meter)?;
-            let ordering = if filter == Filter::Min {
-                Ordering::Less
-            } else {
-                Ordering::Greater
-            };
+            let ordering = if filter == Filter::Min { Ordering::Less } else { Ordering::Greater };
             return self.extreme_item(&self.to_items(&value)?, &sort_key, ordering);
         }
-        self.apply_value_filter(filter, value, &args)
-            .map(Value::Json)
+        self.apply_value_filter(filter, value, &args).map(Value::Json)
     }
 
     /// Applies a filter that always yields a defined value.
@@ -297,35 +283,25 @@ impl RenderContext<'_> {
         let separator = args.text_at(0)?.unwrap_or_default();
         let items = self.to_items(value)?;
         let Some(attribute) = args.value_at(1)? else {
-            return self
-                .join_printed(&items, &separator)
-                .map(|text| Json::Str(text.into()));
+            return self.join_printed(&items, &separator).map(|text| Json::Str(text.into()));
         };
         let path = AttributePath::parse(&attribute, &self.meter)?;
         self.meter.charge_list(items.len())?;
-        let parts: Vec<_> = items
-            .iter()
-            .map(|item| path.get(item).unwrap_or_default())
-            .collect();
-        self.join_printed(&parts, &separator)
-            .map(|text| Json::Str(text.into()))
+        let parts: Vec<_> = items.iter().map(|item| path.get(item).unwrap_or_default()).collect();
+        self.join_printed(&parts, &separator).map(|text| Json::Str(text.into()))
     }
 }
 
 /// Parses an integer in another base, with or without the prefix of that base.
 fn parse_in_base(text: &str, base: usize) -> Option<Json> {
-    let radix = u32::try_from(base)
-        .ok()
-        .filter(|radix| (2..=36).contains(radix))?;
+    let radix = u32::try_from(base).ok().filter(|radix| (2..=36).contains(radix))?;
     // More digits than this exceed 64 bits in any base.
     let text = text.trim();
     if text.len() > 80 {
         return None;
     }
     let lower = text.to_ascii_lowercase();
-    let (sign, digits) = lower
-        .strip_prefix('-')
-        .map_or((1, lower.as_str()), |digits| (-1, digits));
+    let (sign, digits) = lower.strip_prefix('-').map_or((1, lower.as_str()), |digits| (-1, digits));
     let prefix = match radix {
         2 => "0b",
         8 => "0o",

@@ -23,27 +23,17 @@ impl Evaluator<'_> {
             |name: &str| EvalError::operation_failed(format!("{name}() is not available here"));
         match function {
             Function::Now => {
-                let now = self
-                    .context
-                    .environment
-                    .now()
-                    .ok_or_else(|| unavailable("now"))?;
+                let now = self.context.environment.now().ok_or_else(|| unavailable("now"))?;
                 Ok(Value::Json(Json::from(now)))
             }
             Function::Random => {
-                let random = self
-                    .context
-                    .environment
-                    .next_random()
-                    .ok_or_else(|| unavailable("random"))?;
+                let random =
+                    self.context.environment.next_random().ok_or_else(|| unavailable("random"))?;
                 Ok(Value::Json(Json::from_f64(random)?))
             }
             Function::Uuid => {
-                let uuid = self
-                    .context
-                    .environment
-                    .next_uuid()
-                    .ok_or_else(|| unavailable("uuid"))?;
+                let uuid =
+                    self.context.environment.next_uuid().ok_or_else(|| unavailable("uuid"))?;
                 Ok(Value::Json(Json::text(uuid)?))
             }
             Function::Range => {
@@ -56,9 +46,7 @@ impl Evaluator<'_> {
                 let args = args.collect::<EvalResult<Vec<_>>>()?;
                 self.eval_range(&args).map(Value::Json)
             }
-            Function::Dict => self
-                .collect_dict_args(args)
-                .map(|map| Json::from(map).into()),
+            Function::Dict => self.collect_dict_args(args).map(|map| Json::from(map).into()),
             Function::Namespace => {
                 let members = self.collect_dict_args(args)?;
                 Ok(Value::Namespace(Rc::new(RefCell::new(members))))
@@ -81,9 +69,7 @@ impl Evaluator<'_> {
             [start, stop] => (number(start)?, number(stop)?, 1),
             [start, stop, step] => (number(start)?, number(stop)?, number(step)?),
             _ => {
-                return Err(EvalError::operation_failed(
-                    "range takes one to three integers",
-                ));
+                return Err(EvalError::operation_failed("range takes one to three integers"));
             }
         };
         if step == 0 {
@@ -94,9 +80,7 @@ impl Evaluator<'_> {
         let limit = self.context.meter.limits.range;
         let count = u64::try_from(count).ok().filter(|count| *count <= limit);
         let count = count.ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Range, limit))?;
-        self.context
-            .meter
-            .charge_list(usize::try_from(count).unwrap_or(usize::MAX))?;
+        self.context.meter.charge_list(usize::try_from(count).unwrap_or(usize::MAX))?;
         let numbers = (0..count).map(|index| Json::from_i128(start + i128::from(index) * step));
         Ok(Json::from(numbers.collect::<Result<Vec<_>, _>>()?))
     }
@@ -135,9 +119,9 @@ impl Evaluator<'_> {
             }),
             Json::List(pairs) => pairs.iter().try_for_each(|pair| match pair.as_list() {
                 Some([key, value]) => self.insert_entry(map, self.map_key(key)?, value.clone()),
-                Some(_) | None => Err(EvalError::operation_failed(
-                    "dict takes a map or a list of pairs",
-                )),
+                Some(_) | None => {
+                    Err(EvalError::operation_failed("dict takes a map or a list of pairs"))
+                }
             }),
             Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) | Json::Str(_) => {
                 Err(EvalError::operation_failed(format!(

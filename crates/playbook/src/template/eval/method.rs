@@ -28,13 +28,8 @@ impl RenderContext<'_> {
         if value.is_null() {
             return Ok(Value::Undefined);
         }
-        let mut next = || {
-            params
-                .next()
-                .flatten()
-                .map(|value| self.convert_to_json(value))
-                .transpose()
-        };
+        let mut next =
+            || params.next().flatten().map(|value| self.convert_to_json(value)).transpose();
         let args = [next()?, next()?, next()?];
         match method {
             Method::Keys => self.call_on_map(&value, "keys", Self::map_keys),
@@ -48,20 +43,15 @@ impl RenderContext<'_> {
                 call_on_text(&value, "strip", |text| self.trim_text(text, characters))
             }
             Method::Replace => {
-                let (old, new) = (
-                    required_text(args[0].as_ref())?,
-                    required_text(args[1].as_ref())?,
-                );
+                let (old, new) =
+                    (required_text(args[0].as_ref())?, required_text(args[1].as_ref())?);
                 let limit = optional_count(args[2].as_ref())?;
-                call_on_text(&value, "replace", |text| {
-                    self.replace_text(text, [old, new], limit)
-                })
+                call_on_text(&value, "replace", |text| self.replace_text(text, [old, new], limit))
             }
             Method::Split => {
                 let text = expect_text(&value, "split")?;
                 let limit = optional_count(args[1].as_ref())?;
-                self.split_text(text, optional_text(args[0].as_ref())?, limit)
-                    .map(Value::Json)
+                self.split_text(text, optional_text(args[0].as_ref())?, limit).map(Value::Json)
             }
             Method::Join => {
                 let separator = expect_text(&value, "join")?;

@@ -37,20 +37,13 @@ impl SortKey {
             }
             Some(attribute) => vec![AttributePath::parse(attribute, meter)?],
         };
-        Ok(Self {
-            paths,
-            default: None,
-            case_sensitive,
-        })
+        Ok(Self { paths, default: None, case_sensitive })
     }
 
     /// The comparison key of an item.
     fn item_key(&self, item: &Json, context: &RenderContext<'_>) -> EvalResult<Json> {
         let path_key = |path: &AttributePath| {
-            let value = path
-                .get(item)
-                .or_else(|| self.default.clone())
-                .unwrap_or_default();
+            let value = path.get(item).or_else(|| self.default.clone()).unwrap_or_default();
             self.fold_case(value, context)
         };
         match self.paths.as_slice() {
@@ -58,9 +51,7 @@ impl SortKey {
             [path] => path_key(path),
             paths => {
                 context.meter.charge_list(paths.len())?;
-                Ok(Json::from(
-                    paths.iter().map(path_key).collect::<EvalResult<Vec<_>>>()?,
-                ))
+                Ok(Json::from(paths.iter().map(path_key).collect::<EvalResult<Vec<_>>>()?))
             }
         }
     }
@@ -76,10 +67,7 @@ impl SortKey {
 impl RenderContext<'_> {
     fn sort_keys(&self, items: &[Json], sort_key: &SortKey) -> EvalResult<Vec<Json>> {
         self.meter.charge_list(items.len())?;
-        items
-            .iter()
-            .map(|item| sort_key.item_key(item, self))
-            .collect()
+        items.iter().map(|item| sort_key.item_key(item, self)).collect()
     }
 
     /// The positions of the items in the order of their keys. The sort is stable.
@@ -101,12 +89,7 @@ impl RenderContext<'_> {
         let keys = self.sort_keys(items, sort_key)?;
         let ranking = self.rank_items(&keys, reverse)?;
         self.meter.charge_list(items.len())?;
-        Ok(Json::from(
-            ranking
-                .into_iter()
-                .map(|index| items[index].clone())
-                .collect::<Vec<_>>(),
-        ))
+        Ok(Json::from(ranking.into_iter().map(|index| items[index].clone()).collect::<Vec<_>>()))
     }
 
     /// The first item of each group of equal items, in the order of the list.
@@ -125,12 +108,7 @@ impl RenderContext<'_> {
         }
         self.meter.charge_list(2 * first.len())?;
         first.sort_unstable();
-        Ok(Json::from(
-            first
-                .into_iter()
-                .map(|index| items[index].clone())
-                .collect::<Vec<_>>(),
-        ))
+        Ok(Json::from(first.into_iter().map(|index| items[index].clone()).collect::<Vec<_>>()))
     }
 
     /// Pairs of a key and its items, in the order of the keys.
@@ -151,18 +129,13 @@ impl RenderContext<'_> {
                 Some(_) | None => groups.push((index, vec![items[index].clone()])),
             }
         }
-        let exact = SortKey {
-            case_sensitive: true,
-            paths: Vec::new(),
-            default: None,
-        };
+        let exact = SortKey { case_sensitive: true, paths: Vec::new(), default: None };
         let pairs = groups.into_iter().map(|(first, group)| {
             // The output has the key as the first item spells it, not the case-folded one.
             let key = match sort_key.paths.as_slice() {
-                [path] => path
-                    .get(&items[first])
-                    .or_else(|| sort_key.default.clone())
-                    .unwrap_or_default(),
+                [path] => {
+                    path.get(&items[first]).or_else(|| sort_key.default.clone()).unwrap_or_default()
+                }
                 _ => exact.fold_case(keys[first].clone(), self)?,
             };
             self.meter.check_nesting(&key, 3)?;
@@ -189,9 +162,6 @@ impl RenderContext<'_> {
                 best = Some(index);
             }
         }
-        Ok(best
-            .and_then(|index: usize| items.get(index))
-            .cloned()
-            .into())
+        Ok(best.and_then(|index: usize| items.get(index)).cloned().into())
     }
 }

@@ -29,13 +29,9 @@ impl Evaluator<'_> {
                     .map_err(|error| error.at_offset(expr.span.start()))?;
                 // Only this output is secret, not the text next to it.
                 if self.context.is_tainted.replace(was_tainted) {
-                    self.context
-                        .secret_parts
-                        .borrow_mut()
-                        .push(Json::from(&*text));
+                    self.context.secret_parts.borrow_mut().push(Json::from(&*text));
                 }
-                self.emit_text(&text)
-                    .map_err(|error| error.at_offset(expr.span.start()))
+                self.emit_text(&text).map_err(|error| error.at_offset(expr.span.start()))
             }
             TemplateNode::If(branches, otherwise) => {
                 for (test, body) in branches {
@@ -76,10 +72,7 @@ impl Evaluator<'_> {
     fn render_for(&mut self, looping: &ForBlock) -> EvalResult<()> {
         let items = self.eval_json(&looping.items)?;
         let offset = looping.items.span.start();
-        let mut items = self
-            .context
-            .to_items(&items)
-            .map_err(|error| error.at_offset(offset))?;
+        let mut items = self.context.to_items(&items).map_err(|error| error.at_offset(offset))?;
         if let Some(condition) = &looping.filter {
             self.context.meter.charge_list(items.len())?;
             let mut filtered = Vec::with_capacity(items.len());
@@ -91,11 +84,8 @@ impl Evaluator<'_> {
             }
             items = Arc::new(filtered);
         }
-        let state = Rc::new(LoopState {
-            items,
-            index: Cell::new(0),
-            last_changed: RefCell::new(None),
-        });
+        let state =
+            Rc::new(LoopState { items, index: Cell::new(0), last_changed: RefCell::new(None) });
         for (index, item) in state.items.iter().enumerate() {
             self.context.meter.charge_fuel(1)?;
             state.index.set(index);
@@ -106,11 +96,7 @@ impl Evaluator<'_> {
             self.render_nodes(&looping.body)?;
         }
         self.clear_iteration(looping);
-        if state.items.is_empty() {
-            self.render_nodes(&looping.else_body)
-        } else {
-            Ok(())
-        }
+        if state.items.is_empty() { self.render_nodes(&looping.else_body) } else { Ok(()) }
     }
 
     /// Clears the variables of an iteration.
@@ -141,10 +127,8 @@ impl Evaluator<'_> {
             }
             AssignTarget::Member { namespace, key } => {
                 let Value::Namespace(members) = self.eval_expr(namespace)? else {
-                    return Err(
-                        EvalError::operation_failed("only a namespace can be assigned to")
-                            .at_offset(namespace.span.start()),
-                    );
+                    return Err(EvalError::operation_failed("only a namespace can be assigned to")
+                        .at_offset(namespace.span.start()));
                 };
                 let value = self.context.convert_to_json(value)?;
                 self.context.meter.check_nesting(&value, 2)?;

@@ -70,10 +70,8 @@ impl RenderContext<'_> {
             Test::Gt => CompareOp::Gt,
             Test::Ge => CompareOp::Ge,
             Test::StartingWith | Test::EndingWith => {
-                let (text, part) = (
-                    self.convert_to_json(value.clone())?,
-                    self.convert_to_json(other.clone())?,
-                );
+                let (text, part) =
+                    (self.convert_to_json(value.clone())?, self.convert_to_json(other.clone())?);
                 let (Json::Str(text), Json::Str(part)) = (&text, &part) else {
                     return Ok(false);
                 };
@@ -100,10 +98,7 @@ impl RenderContext<'_> {
                 if matches!(value, Value::Undefined) {
                     return Ok(false);
                 }
-                return Ok(matches_type_test(
-                    test,
-                    &self.convert_to_json(value.clone())?,
-                ));
+                return Ok(matches_type_test(test, &self.convert_to_json(value.clone())?));
             }
         };
         self.eval_comparison_op(compare, value, other)
@@ -120,9 +115,7 @@ impl RenderContext<'_> {
             step => as_integer(step).ok_or_else(slice_bound_error)?,
         };
         if step == 0 {
-            return Err(EvalError::operation_failed(
-                "a slice cannot have a step of 0",
-            ));
+            return Err(EvalError::operation_failed("a slice cannot have a step of 0"));
         }
         let value = self.convert_to_json(value)?;
         match &value {
@@ -131,11 +124,7 @@ impl RenderContext<'_> {
                 let slice = SlicePositions::new(items.len(), start, stop, step)?;
                 self.meter.charge_list(slice.count)?;
                 let mut list = Vec::with_capacity(slice.count);
-                list.extend(
-                    slice
-                        .positions()
-                        .filter_map(|index| items.get(index).cloned()),
-                );
+                list.extend(slice.positions().filter_map(|index| items.get(index).cloned()));
                 Ok(Json::from(list).into())
             }
             Json::Str(text) => {
@@ -150,11 +139,8 @@ impl RenderContext<'_> {
     }
 
     fn slice_text(&self, text: &str, slice: &SlicePositions) -> EvalResult<String> {
-        let offset = |index: usize| {
-            text.char_indices()
-                .nth(index)
-                .map_or(text.len(), |(offset, _)| offset)
-        };
+        let offset =
+            |index: usize| text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
         if slice.step == 1 {
             let start = usize::try_from(slice.start).unwrap_or_default();
             let part = &text[offset(start)..offset(start + slice.count)];
@@ -192,19 +178,11 @@ impl SlicePositions {
             let index = as_integer(bound).ok_or_else(slice_bound_error)?;
             Ok((if index < 0 { index + len } else { index }).clamp(lowest, highest))
         };
-        let (first, last) = if step > 0 {
-            (lowest, highest)
-        } else {
-            (highest, lowest)
-        };
+        let (first, last) = if step > 0 { (lowest, highest) } else { (highest, lowest) };
         let (start, stop) = (bound(start, first)?, bound(stop, last)?);
         let distance = if step > 0 { stop - start } else { start - stop };
         let count = (distance.max(0) + step.abs() - 1) / step.abs();
-        Ok(Self {
-            start,
-            step,
-            count: usize::try_from(count).unwrap_or_default(),
-        })
+        Ok(Self { start, step, count: usize::try_from(count).unwrap_or_default() })
     }
 
     fn positions(&self) -> impl Iterator<Item = usize> {

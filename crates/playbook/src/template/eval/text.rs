@@ -14,10 +14,7 @@ const FALSE_TEXTS: [&str; 9] = ["", "false", "0", "no", "none", "null", "off", "
 pub(in crate::template) fn is_truthy_text(text: &str) -> bool {
     let text = text.trim();
     // The longest of them has five characters.
-    text.len() > 5
-        || !FALSE_TEXTS
-            .iter()
-            .any(|false_text| text.eq_ignore_ascii_case(false_text))
+    text.len() > 5 || !FALSE_TEXTS.iter().any(|false_text| text.eq_ignore_ascii_case(false_text))
 }
 
 impl RenderContext<'_> {
@@ -63,8 +60,7 @@ impl RenderContext<'_> {
         self.meter.charge_scan(text.len())?;
         let trimmed = match characters {
             Some(characters) => {
-                self.meter
-                    .charge_scan(text.len().saturating_mul(characters.len()))?;
+                self.meter.charge_scan(text.len().saturating_mul(characters.len()))?;
                 text.trim_matches(|c| characters.contains(c))
             }
             None => text.trim(),
@@ -122,18 +118,8 @@ impl RenderContext<'_> {
                 collect_parts(&mut text.splitn(count, separator), count)
             }
             None => {
-                let count = WordSplit {
-                    rest: text,
-                    remaining: limit,
-                }
-                .count();
-                collect_parts(
-                    &mut WordSplit {
-                        rest: text,
-                        remaining: limit,
-                    },
-                    count,
-                )
+                let count = WordSplit { rest: text, remaining: limit }.count();
+                collect_parts(&mut WordSplit { rest: text, remaining: limit }, count)
             }
         }
     }
@@ -148,10 +134,7 @@ fn title_case_chars(text: &str) -> impl Iterator<Item = char> {
             (None, Some(c.to_lowercase()))
         };
         at_word_start = c.is_whitespace() || matches!(c, '-' | '(' | '{' | '[' | '<');
-        upper
-            .into_iter()
-            .flatten()
-            .chain(lower.into_iter().flatten())
+        upper.into_iter().flatten().chain(lower.into_iter().flatten())
     })
 }
 
@@ -169,11 +152,7 @@ impl<'t> Iterator for WordSplit<'t> {
         if rest.is_empty() {
             return None;
         }
-        let end = if self.remaining == 0 {
-            None
-        } else {
-            rest.find(char::is_whitespace)
-        };
+        let end = if self.remaining == 0 { None } else { rest.find(char::is_whitespace) };
         self.remaining = self.remaining.saturating_sub(1);
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         self.rest = after;

@@ -84,14 +84,9 @@ impl LoopState {
     /// The counters, if `loop` itself is used as a value.
     pub(super) fn to_json(&self) -> Json {
         let keys = ["index", "index0", "first", "last", "length"];
-        Json::object(
-            keys.into_iter()
-                .filter_map(|key| match self.loop_attribute(key) {
-                    Value::Json(value) => Some((key, value)),
-                    Value::Undefined | Value::Bound(_) | Value::Namespace(_) | Value::Loop(_) => {
-                        None
-                    }
-                }),
-        )
+        Json::object(keys.into_iter().filter_map(|key| match self.loop_attribute(key) {
+            Value::Json(value) => Some((key, value)),
+            Value::Undefined | Value::Bound(_) | Value::Namespace(_) | Value::Loop(_) => None,
+        }))
     }
 }

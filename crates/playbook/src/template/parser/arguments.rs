@@ -33,16 +33,10 @@ impl Parser<'_, '_> {
     fn parse_argument(&mut self) -> ParseResult<SpannedArg> {
         let span = self.span;
         if self.eat_mark("**")? {
-            return Ok(SpannedArg {
-                arg: CallArg::SpreadNamed(self.parse_expression()?),
-                span,
-            });
+            return Ok(SpannedArg { arg: CallArg::SpreadNamed(self.parse_expression()?), span });
         }
         if self.eat_mark("*")? {
-            return Ok(SpannedArg {
-                arg: CallArg::Spread(self.parse_expression()?),
-                span,
-            });
+            return Ok(SpannedArg { arg: CallArg::Spread(self.parse_expression()?), span });
         }
         let reads = self.facts.reads.len();
         let value = self.parse_expression()?;
@@ -53,24 +47,15 @@ impl Parser<'_, '_> {
             self.facts.reads.truncate(reads);
             self.advance()?;
             let name = Arc::clone(&name.text);
-            return Ok(SpannedArg {
-                arg: CallArg::Named(name, self.parse_expression()?),
-                span,
-            });
+            return Ok(SpannedArg { arg: CallArg::Named(name, self.parse_expression()?), span });
         }
-        Ok(SpannedArg {
-            arg: CallArg::Positional(value),
-            span,
-        })
+        Ok(SpannedArg { arg: CallArg::Positional(value), span })
     }
 
     /// Parses the argument of a test that is written without parentheses.
     pub(super) fn parse_bare_argument(&mut self) -> ParseResult<SpannedArg> {
         let span = self.span;
-        Ok(SpannedArg {
-            arg: CallArg::Positional(self.parse_unary()?),
-            span,
-        })
+        Ok(SpannedArg { arg: CallArg::Positional(self.parse_unary()?), span })
     }
 
     /// Parses arguments that can only be given by position.
@@ -107,10 +92,9 @@ impl Parser<'_, '_> {
                     position += 1;
                     (Some(position - 1), value)
                 }
-                CallArg::Named(param, value) => (
-                    signature.params.iter().position(|name| **name == *param),
-                    value,
-                ),
+                CallArg::Named(param, value) => {
+                    (signature.params.iter().position(|name| **name == *param), value)
+                }
                 CallArg::Spread(value) | CallArg::SpreadNamed(value) => (None, value),
             };
             match index.and_then(|index| params.get_mut(index)) {
@@ -130,11 +114,7 @@ impl Parser<'_, '_> {
                 }
             }
         }
-        if let Some(missing) = params
-            .iter()
-            .take(signature.required)
-            .position(Option::is_none)
-        {
+        if let Some(missing) = params.iter().take(signature.required).position(Option::is_none) {
             let param = signature.params[missing];
             self.record_call_error(call_span, format!("`{name}` needs the argument `{param}`"));
         }
@@ -159,10 +139,8 @@ impl Parser<'_, '_> {
             Function::Now | Function::Range | Function::Random | Function::Uuid => {
                 let params = self.bind_arguments(name, function.signature(), args, call_span);
                 let given_count = params.iter().flatten().count();
-                let args: Vec<_> = params
-                    .into_iter()
-                    .map_while(|value| value.map(CallArg::Positional))
-                    .collect();
+                let args: Vec<_> =
+                    params.into_iter().map_while(|value| value.map(CallArg::Positional)).collect();
                 if args.len() < given_count {
                     self.record_call_error(
                         call_span,
@@ -182,11 +160,7 @@ impl Parser<'_, '_> {
             return self.unexpected_token("the name of a filter");
         };
         self.advance()?;
-        let args = if self.at_mark("(") {
-            self.parse_arguments()?
-        } else {
-            Vec::new()
-        };
+        let args = if self.at_mark("(") { self.parse_arguments()? } else { Vec::new() };
         let kind = if let Some(item_filter) = ItemFilterName::parse(name) {
             self.bind_item_filter(name, item_filter, args, span)
                 .map(|item_filter| LinkKind::ItemFilter(Box::new(item_filter)))
@@ -199,10 +173,7 @@ impl Parser<'_, '_> {
             self.record_unknown(VocabularyKind::Filter, name, span);
             None
         };
-        Ok(kind.map(|kind| ChainLink {
-            span: span.extend_to(self.previous_span),
-            kind,
-        }))
+        Ok(kind.map(|kind| ChainLink { span: span.extend_to(self.previous_span), kind }))
     }
 
     fn bind_item_filter(
@@ -218,28 +189,17 @@ impl Parser<'_, '_> {
             ItemFilterName::Select | ItemFilterName::Reject => {
                 let test = self.bind_item_test(name, args, call_span)?;
                 let when = item_filter == ItemFilterName::Select;
-                Some(ItemFilter::Keep {
-                    attribute: None,
-                    test,
-                    when,
-                })
+                Some(ItemFilter::Keep { attribute: None, test, when })
             }
             ItemFilterName::SelectAttr | ItemFilterName::RejectAttr => {
-                let Some(SpannedArg {
-                    arg: CallArg::Positional(attribute),
-                    ..
-                }) = args.next()
+                let Some(SpannedArg { arg: CallArg::Positional(attribute), .. }) = args.next()
                 else {
                     self.record_call_error(call_span, format!("`{name}` needs an attribute"));
                     return None;
                 };
                 let test = self.bind_item_test(name, args, call_span)?;
                 let when = item_filter == ItemFilterName::SelectAttr;
-                Some(ItemFilter::Keep {
-                    attribute: Some(attribute),
-                    test,
-                    when,
-                })
+                Some(ItemFilter::Keep { attribute: Some(attribute), test, when })
             }
         }
     }
@@ -256,18 +216,11 @@ impl Parser<'_, '_> {
             .iter()
             .any(|arg| matches!(&arg.arg, CallArg::Named(name, _) if &**name == "attribute"));
         if has_attribute {
-            let signature = CallSignature {
-                required: 1,
-                params: &["attribute", "default"],
-            };
-            let mut params = self
-                .bind_arguments(name, signature, args.collect(), call_span)
-                .into_iter();
+            let signature = CallSignature { required: 1, params: &["attribute", "default"] };
+            let mut params =
+                self.bind_arguments(name, signature, args.collect(), call_span).into_iter();
             let path = params.next().flatten()?;
-            return Some(ItemFilter::MapAttribute {
-                path,
-                default: params.next().flatten(),
-            });
+            return Some(ItemFilter::MapAttribute { path, default: params.next().flatten() });
         }
         let Some((filter_name, span)) = args.next().and_then(|arg| quoted_name(&arg)) else {
             self.record_call_error(
@@ -322,10 +275,7 @@ impl Parser<'_, '_> {
 
 /// A name that is given as a quoted text, with its location without the quotes.
 fn quoted_name(arg: &SpannedArg) -> Option<(Arc<str>, ByteSpan)> {
-    let CallArg::Positional(Expr {
-        span,
-        kind: ExprKind::Const(Json::Str(name)),
-    }) = &arg.arg
+    let CallArg::Positional(Expr { span, kind: ExprKind::Const(Json::Str(name)) }) = &arg.arg
     else {
         return None;
     };

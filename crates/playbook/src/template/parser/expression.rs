@@ -22,12 +22,7 @@ const RESERVED_WORDS: [&str; 7] = ["and", "or", "not", "if", "else", "in", "is"]
 const MATH_OPERATORS: [&[(&str, MathOp)]; 4] = [
     &[("+", MathOp::Add), ("-", MathOp::Sub)],
     &[("~", MathOp::Concat)],
-    &[
-        ("*", MathOp::Mul),
-        ("/", MathOp::Div),
-        ("//", MathOp::FloorDiv),
-        ("%", MathOp::Rem),
-    ],
+    &[("*", MathOp::Mul), ("/", MathOp::Div), ("//", MathOp::FloorDiv), ("%", MathOp::Rem)],
     &[("**", MathOp::Pow)],
 ];
 
@@ -43,16 +38,9 @@ impl<'t> Parser<'t, '_> {
             return Ok(yes);
         }
         let test = self.parse_or()?;
-        let no = if self.eat_word("else")? {
-            Some(self.parse_expression()?)
-        } else {
-            None
-        };
+        let no = if self.eat_word("else")? { Some(self.parse_expression()?) } else { None };
         let span = yes.span.extend_to(self.previous_span);
-        Ok(Expr {
-            span,
-            kind: ExprKind::Conditional(Box::new(ConditionalExpr { test, yes, no })),
-        })
+        Ok(Expr { span, kind: ExprKind::Conditional(Box::new(ConditionalExpr { test, yes, no })) })
     }
 
     /// Parses one value, or a list of values separated by commas.
@@ -83,10 +71,7 @@ impl<'t> Parser<'t, '_> {
         while self.eat_word("or")? {
             operands.push(self.parse_and()?);
         }
-        Ok(Expr {
-            span: span.extend_to(self.previous_span),
-            kind: ExprKind::Or(operands),
-        })
+        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::Or(operands) })
     }
 
     fn parse_and(&mut self) -> ParseResult<Expr> {
@@ -99,10 +84,7 @@ impl<'t> Parser<'t, '_> {
         while self.eat_word("and")? {
             operands.push(self.parse_not()?);
         }
-        Ok(Expr {
-            span: span.extend_to(self.previous_span),
-            kind: ExprKind::And(operands),
-        })
+        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::And(operands) })
     }
 
     fn parse_not(&mut self) -> ParseResult<Expr> {
@@ -111,10 +93,7 @@ impl<'t> Parser<'t, '_> {
             return self.parse_comparison();
         }
         let inner = self.with_nesting(Self::parse_not)?;
-        Ok(Expr {
-            span: span.extend_to(inner.span),
-            kind: ExprKind::Not(Box::new(inner)),
-        })
+        Ok(Expr { span: span.extend_to(inner.span), kind: ExprKind::Not(Box::new(inner)) })
     }
 
     fn parse_comparison(&mut self) -> ParseResult<Expr> {
@@ -131,15 +110,9 @@ impl<'t> Parser<'t, '_> {
         if rest.is_empty() {
             return Ok(first);
         }
-        let rest = rest
-            .into_iter()
-            .map(|(op, operand)| (op, fold_constants(operand)))
-            .collect();
+        let rest = rest.into_iter().map(|(op, operand)| (op, fold_constants(operand))).collect();
         let span = first.span.extend_to(self.previous_span);
-        Ok(Expr {
-            span,
-            kind: ExprKind::Compare(Box::new(first), rest),
-        })
+        Ok(Expr { span, kind: ExprKind::Compare(Box::new(first), rest) })
     }
 
     fn parse_compare_op(&mut self) -> ParseResult<Option<CompareOp>> {
@@ -178,10 +151,7 @@ impl<'t> Parser<'t, '_> {
             return Ok(first);
         }
         let span = first.span.extend_to(self.previous_span);
-        Ok(Expr {
-            span,
-            kind: ExprKind::Math(Box::new(first), rest),
-        })
+        Ok(Expr { span, kind: ExprKind::Math(Box::new(first), rest) })
     }
 
     /// Parses a value with its filters and tests, which apply to a negated value as a whole.
@@ -229,9 +199,7 @@ impl<'t> Parser<'t, '_> {
         if self.names.resolve_variable(&name.text).1 {
             return;
         }
-        let keys = links
-            .iter()
-            .map_while(|link| Some((link.span, static_key(&link.kind)?)));
+        let keys = links.iter().map_while(|link| Some((link.span, static_key(&link.kind)?)));
         let mut path = vec![Arc::clone(&name.text)];
         let mut end = base.span.end();
         for (span, key) in keys {
@@ -299,11 +267,7 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses the rest of `[`: an index or a slice.
     fn parse_subscript(&mut self) -> ParseResult<LinkKind> {
-        let start = if self.at_mark(":") {
-            None
-        } else {
-            Some(self.parse_expression()?)
-        };
+        let start = if self.at_mark(":") { None } else { Some(self.parse_expression()?) };
         if let Some(index) = start {
             if self.eat_mark("]")? {
                 return Ok(LinkKind::Index(index));
@@ -314,11 +278,7 @@ impl<'t> Parser<'t, '_> {
     }
 
     fn parse_slice(&mut self, start: Option<Expr>) -> ParseResult<LinkKind> {
-        let mut slice = SliceExpr {
-            start,
-            stop: None,
-            step: None,
-        };
+        let mut slice = SliceExpr { start, stop: None, step: None };
         if !self.eat_mark(":")? {
             return self.unexpected_token("`]` or `:`");
         }
@@ -355,14 +315,7 @@ impl<'t> Parser<'t, '_> {
         };
         let params = self.bind_arguments(name, test.signature(), args, span);
         let span = span.extend_to(self.previous_span);
-        Ok(Some(ChainLink {
-            span,
-            kind: LinkKind::Test {
-                test,
-                params,
-                negated,
-            },
-        }))
+        Ok(Some(ChainLink { span, kind: LinkKind::Test { test, params, negated } }))
     }
 
     fn is_at_value(&self) -> bool {
@@ -406,10 +359,7 @@ impl<'t> Parser<'t, '_> {
             _ => return self.unexpected_token("a value"),
         };
         self.advance()?;
-        Ok(Expr {
-            span,
-            kind: ExprKind::Const(constant),
-        })
+        Ok(Expr { span, kind: ExprKind::Const(constant) })
     }
 
     /// Parses adjacent quoted texts as one text.
@@ -421,10 +371,7 @@ impl<'t> Parser<'t, '_> {
             self.advance()?;
         }
         let kind = ExprKind::Const(Json::from(text));
-        Ok(Expr {
-            span: span.extend_to(self.previous_span),
-            kind,
-        })
+        Ok(Expr { span: span.extend_to(self.previous_span), kind })
     }
 
     fn parse_name_or_call(&mut self, word: &'t str) -> ParseResult<Expr> {
@@ -432,10 +379,7 @@ impl<'t> Parser<'t, '_> {
         self.advance()?;
         if !self.at_mark("(") {
             let (slots, _) = self.names.resolve_variable(word);
-            let kind = ExprKind::Name(NameExpr {
-                text: self.intern_word(word),
-                slots,
-            });
+            let kind = ExprKind::Name(NameExpr { text: self.intern_word(word), slots });
             return Ok(Expr { span, kind });
         }
         let args = self.parse_arguments()?;
@@ -453,10 +397,7 @@ impl<'t> Parser<'t, '_> {
             self.record_error(span, TemplateErrorKind::StartOnly { name });
         }
         let args = self.check_call_arguments(word, function, args, span);
-        Ok(Expr {
-            span: call_span,
-            kind: ExprKind::Call(function, args),
-        })
+        Ok(Expr { span: call_span, kind: ExprKind::Call(function, args) })
     }
 
     /// Parses a value in parentheses, or a tuple, which becomes a list.
@@ -471,18 +412,12 @@ impl<'t> Parser<'t, '_> {
         }
         let first = self.parse_expression()?;
         if self.eat_mark(")")? {
-            return Ok(Expr {
-                span: span.extend_to(self.previous_span),
-                ..first
-            });
+            return Ok(Expr { span: span.extend_to(self.previous_span), ..first });
         }
         self.expect_mark(",")?;
         let mut items = vec![first];
         items.extend(self.parse_items(")")?);
-        Ok(Expr {
-            span: span.extend_to(self.previous_span),
-            kind: ExprKind::List(items),
-        })
+        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::List(items) })
     }
 
     /// Parses values separated by commas, up to a closing mark.
@@ -532,13 +467,7 @@ fn append_links(value: Expr, links: Vec<ChainLink>, last: ByteSpan) -> Expr {
             chain.extend(links);
             ExprKind::Chain(base, chain)
         }
-        kind => ExprKind::Chain(
-            Box::new(fold_constants(Expr {
-                span: value.span,
-                kind,
-            })),
-            links,
-        ),
+        kind => ExprKind::Chain(Box::new(fold_constants(Expr { span: value.span, kind })), links),
     };
     Expr { span, kind }
 }
@@ -550,11 +479,9 @@ fn fold_constants(expr: Expr) -> Expr {
         _ => None,
     };
     let value = match &expr.kind {
-        ExprKind::List(items) => items
-            .iter()
-            .map(constant)
-            .collect::<Option<Vec<_>>>()
-            .map(Json::from),
+        ExprKind::List(items) => {
+            items.iter().map(constant).collect::<Option<Vec<_>>>().map(Json::from)
+        }
         ExprKind::Map(entries) => entries
             .iter()
             .map(|(key, value)| match constant(key)? {
@@ -566,10 +493,7 @@ fn fold_constants(expr: Expr) -> Expr {
         _ => None,
     };
     match value {
-        Some(value) => Expr {
-            span: expr.span,
-            kind: ExprKind::Const(value),
-        },
+        Some(value) => Expr { span: expr.span, kind: ExprKind::Const(value) },
         None => expr,
     }
 }

@@ -38,9 +38,7 @@ pub(in crate::template) fn parse_template(
     limits: &TemplateLimits,
 ) -> Result<ParsedTemplate, Vec<TemplateError>> {
     let mut parser = Parser::new(Lexer::for_template(text, limits), place, limits);
-    let nodes = parser
-        .read_first_token()
-        .and_then(|()| parser.parse_nodes(&[]));
+    let nodes = parser.read_first_token().and_then(|()| parser.parse_nodes(&[]));
     parser.into_parsed(nodes.map(body_from_nodes))
 }
 
@@ -132,11 +130,9 @@ impl<'t, 'l> Parser<'t, 'l> {
         self.facts.reads.shrink_to_fit();
         self.facts.outputs.shrink_to_fit();
         match body {
-            Ok(body) if self.errors.is_empty() => Ok(ParsedTemplate {
-                body,
-                facts: self.facts,
-                slots: self.names.slots(),
-            }),
+            Ok(body) if self.errors.is_empty() => {
+                Ok(ParsedTemplate { body, facts: self.facts, slots: self.names.slots() })
+            }
             Ok(_) | Err(ParseStopped) => Err(self.errors),
         }
     }
@@ -212,22 +208,14 @@ impl<'t, 'l> Parser<'t, 'l> {
         span: ByteSpan,
         reason: impl Into<String>,
     ) -> ParseResult<T> {
-        self.record_error(
-            span,
-            TemplateErrorKind::Syntax {
-                reason: reason.into(),
-            },
-        );
+        self.record_error(span, TemplateErrorKind::Syntax { reason: reason.into() });
         Err(ParseStopped)
     }
 
     /// Records an error and continues.
     pub(super) fn record_error(&mut self, span: ByteSpan, kind: TemplateErrorKind) {
         if self.errors.len() < MAX_TEMPLATE_ERRORS {
-            self.errors.push(TemplateError {
-                kind,
-                range: span.range(),
-            });
+            self.errors.push(TemplateError { kind, range: span.range() });
         }
     }
 
@@ -244,11 +232,7 @@ impl<'t, 'l> Parser<'t, 'l> {
             let name = name.to_owned();
             self.record_error(
                 span,
-                TemplateErrorKind::UnknownName {
-                    vocabulary,
-                    name,
-                    suggestion,
-                },
+                TemplateErrorKind::UnknownName { vocabulary, name, suggestion },
             );
         }
     }
@@ -272,8 +256,5 @@ impl<'t, 'l> Parser<'t, 'l> {
 
 /// Placeholder for an expression that has an error.
 pub(super) fn placeholder_expr(span: ByteSpan) -> Expr {
-    Expr {
-        span,
-        kind: ExprKind::Const(noetl_types::Json::Null),
-    }
+    Expr { span, kind: ExprKind::Const(noetl_types::Json::Null) }
 }

@@ -28,9 +28,8 @@ const FORBIDDEN_STATEMENTS: [(&str, Option<&str>); 14] = [
 ];
 
 /// Supported statements.
-const ALLOWED_STATEMENTS: [&str; 9] = [
-    "if", "elif", "else", "endif", "for", "endfor", "set", "endset", "raw",
-];
+const ALLOWED_STATEMENTS: [&str; 9] =
+    ["if", "elif", "else", "endif", "for", "endfor", "set", "endset", "raw"];
 
 impl<'t> Parser<'t, '_> {
     /// Parses nodes up to a statement in `end_words`, which is not consumed.
@@ -55,10 +54,8 @@ impl<'t> Parser<'t, '_> {
                 }
                 Token::End if end_words.is_empty() => return Ok(nodes),
                 _ => {
-                    let expected: Vec<_> = end_words
-                        .iter()
-                        .map(|end| format!("`{{% {end} %}}`"))
-                        .collect();
+                    let expected: Vec<_> =
+                        end_words.iter().map(|end| format!("`{{% {end} %}}`")).collect();
                     return self.unexpected_token(&expected.join(" or "));
                 }
             }
@@ -70,9 +67,7 @@ impl<'t> Parser<'t, '_> {
         self.advance()?;
         let value = self.parse_expression()?;
         self.expect_token(&Token::CloseOutput)?;
-        self.facts
-            .outputs
-            .push(open.extend_to(self.previous_span).range());
+        self.facts.outputs.push(open.extend_to(self.previous_span).range());
         Ok(TemplateNode::Output(value))
     }
 
@@ -96,12 +91,7 @@ impl<'t> Parser<'t, '_> {
         }
         if let Some((statement, end)) = FORBIDDEN_STATEMENTS.iter().find(|(name, _)| *name == word)
         {
-            self.record_error(
-                span,
-                TemplateErrorKind::Statement {
-                    name: (*statement).to_owned(),
-                },
-            );
+            self.record_error(span, TemplateErrorKind::Statement { name: (*statement).to_owned() });
             self.skipped.extend(*end);
             return self.skip_block();
         }
@@ -164,11 +154,7 @@ impl<'t> Parser<'t, '_> {
         let first_slot = self.names.slots();
         self.names.open_scope();
         let target = self.declare_targets(&targets)?;
-        let filter = if self.eat_word("if")? {
-            Some(self.parse_expression()?)
-        } else {
-            None
-        };
+        let filter = if self.eat_word("if")? { Some(self.parse_expression()?) } else { None };
         if self.at_word("recursive") {
             let name = "for … recursive".to_owned();
             self.record_error(self.span, TemplateErrorKind::Statement { name });
@@ -204,10 +190,7 @@ impl<'t> Parser<'t, '_> {
             let value = self.parse_expression_or_list()?;
             self.expect_token(&Token::CloseBlock)?;
             // Declared only now, because the value may read an outer variable of the same name.
-            return Ok(TemplateNode::Set(Box::new((
-                self.declare_targets(&targets)?,
-                value,
-            ))));
+            return Ok(TemplateNode::Set(Box::new((self.declare_targets(&targets)?, value))));
         }
         let mut filters = Vec::new();
         while self.at_mark("|") {
@@ -217,11 +200,7 @@ impl<'t> Parser<'t, '_> {
         let body = self.parse_nodes(&["endset"])?;
         self.end_block()?;
         let target = self.declare_targets(&targets)?;
-        Ok(TemplateNode::SetBlock(Box::new(SetBlock {
-            target,
-            filters,
-            body,
-        })))
+        Ok(TemplateNode::SetBlock(Box::new(SetBlock { target, filters, body })))
     }
 
     /// Parses `a`, `a, b`, `(a, b), c` or `namespace.key`.
@@ -238,10 +217,7 @@ impl<'t> Parser<'t, '_> {
             }
             targets.push(self.parse_target()?);
         }
-        Ok(TargetNames::Several(
-            targets,
-            start.extend_to(self.previous_span),
-        ))
+        Ok(TargetNames::Several(targets, start.extend_to(self.previous_span)))
     }
 
     fn parse_target(&mut self) -> ParseResult<TargetNames<'t>> {
@@ -297,15 +273,9 @@ impl<'t> Parser<'t, '_> {
                 if slots.is_empty() {
                     return self.syntax_error(*span, format!("`{name}` is not a namespace"));
                 }
-                let kind = ExprKind::Name(NameExpr {
-                    text: self.intern_word(name),
-                    slots,
-                });
+                let kind = ExprKind::Name(NameExpr { text: self.intern_word(name), slots });
                 let namespace = Expr { span: *span, kind };
-                AssignTarget::Member {
-                    namespace,
-                    key: self.intern_word(key),
-                }
+                AssignTarget::Member { namespace, key: self.intern_word(key) }
             }
         })
     }

@@ -53,10 +53,7 @@ impl VariableTable {
         let variable = self
             .innermost_scope()
             .entry(name.to_owned())
-            .or_insert(TemplateVariable {
-                slot: next,
-                is_certain: true,
-            });
+            .or_insert(TemplateVariable { slot: next, is_certain: true });
         variable.is_certain = true;
         let slot = variable.slot;
         self.slots = self.slots.max(slot + 1);
@@ -80,10 +77,7 @@ impl VariableTable {
 
     /// The certain variables, before a branch.
     pub(super) fn certain_variables(&mut self) -> CertainVariables {
-        let certain = self
-            .innermost_scope()
-            .iter()
-            .filter(|(_, variable)| variable.is_certain);
+        let certain = self.innermost_scope().iter().filter(|(_, variable)| variable.is_certain);
         CertainVariables(certain.map(|(name, _)| name.clone()).collect())
     }
 

@@ -23,9 +23,7 @@ pub(in crate::http) async fn register_definition(
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<JsonResponse<RegisterResponse>, HttpError> {
     let is_admin = app.identity.allows_scope(Scope::Admin);
-    Ok(JsonResponse(
-        app.runtime.register_with_role(request, is_admin).await?,
-    ))
+    Ok(JsonResponse(app.runtime.register_with_role(request, is_admin).await?))
 }
 
 /// Registers several definitions, each independently.
@@ -82,13 +80,9 @@ pub(in crate::http) async fn put_definition_content(
     mut params: QueryParams,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<JsonResponse<RegisterResponse>, HttpError> {
-    let (name, is_admin) = (
-        required_playbook_id(&mut params)?,
-        app.identity.allows_scope(Scope::Admin),
-    );
-    let replaced = app
-        .runtime
-        .replace_definition_content(&name, request, is_admin);
+    let (name, is_admin) =
+        (required_playbook_id(&mut params)?, app.identity.allows_scope(Scope::Admin));
+    let replaced = app.runtime.replace_definition_content(&name, request, is_admin);
     Ok(JsonResponse(replaced.await?))
 }
 

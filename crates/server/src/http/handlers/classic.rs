@@ -28,9 +28,7 @@ pub(in crate::http) async fn claim_command(
     PathEventId(event_id): PathEventId,
     JsonBody(request): JsonBody<ClaimRequest>,
 ) -> Result<JsonResponse<ClaimResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.claim_command(event_id, request).await?,
-    ))
+    Ok(JsonResponse(app.runtime.claim_command(event_id, request).await?))
 }
 
 /// Processes an event of a worker.
@@ -55,9 +53,8 @@ pub(in crate::http) async fn list_commands(
     mut params: QueryParams,
 ) -> Result<JsonResponse<CommandList>, HttpError> {
     let query = CommandsQuery {
-        status: params.parse_param("status", |status| {
-            CommandStatus::parse(&status.to_ascii_uppercase())
-        })?,
+        status: params
+            .parse_param("status", |status| CommandStatus::parse(&status.to_ascii_uppercase()))?,
         pool: params.parse_param("pool", |pool| PoolName::new(pool))?,
         worker_id: params.parse_param("worker_id", |worker| WorkerId::new(worker))?,
         execution_id: params.parse_param("execution_id", str::parse)?,

@@ -50,9 +50,5 @@ fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {
         return Ok(());
     }
     let message = format!("{wait_ms} is out of range 0..{max}");
-    Err(HttpError::at_pointer(
-        ErrorCode::OutOfRange,
-        pointer,
-        message,
-    ))
+    Err(HttpError::at_pointer(ErrorCode::OutOfRange, pointer, message))
 }

@@ -27,9 +27,7 @@ pub(in crate::http) async fn list_credentials(
     mut params: QueryParams,
 ) -> Result<JsonResponse<CredentialList>, HttpError> {
     let (kind, text) = (params.text_param("type")?, params.text_param("q")?);
-    Ok(JsonResponse(
-        app.runtime.list_credentials(kind, text).await?,
-    ))
+    Ok(JsonResponse(app.runtime.list_credentials(kind, text).await?))
 }
 
 /// Returns a credential. Only credential admins and workers that need it get the secret.
@@ -43,22 +41,16 @@ pub(in crate::http) async fn get_credential(
     let worker_id = params.parse_param("worker_id", str::parse::<WorkerId>)?;
     if let Some(command_token) = app.identity.command_token() {
         let credential =
-            app.runtime
-                .command_credential(command_token, execution_id, &key, include_data);
+            app.runtime.command_credential(command_token, execution_id, &key, include_data);
         return Ok(JsonResponse(credential.await?));
     }
     if !include_data {
         return Ok(JsonResponse(app.runtime.get_credential(&key).await?));
     }
-    app.runtime
-        .add_secret_facts(|facts| facts.operation = SecretOperation::Read);
+    app.runtime.add_secret_facts(|facts| facts.operation = SecretOperation::Read);
     let credential = match (execution_id, worker_id) {
         (Some(execution_id), Some(worker_id)) if app.identity.allows_scope(Scope::Worker) => {
-            let request = CredentialRequest {
-                name: key.into(),
-                execution_id,
-                worker_id,
-            };
+            let request = CredentialRequest { name: key.into(), execution_id, worker_id };
             app.runtime.issue_credential(request).await?
         }
         _ if app.identity.allows_scope(Scope::CredAdmin) => {
@@ -82,17 +74,11 @@ pub(in crate::http) async fn get_sealed_credential(
     };
     let sealed = match execution_id {
         Some(execution_id) if app.identity.allows_scope(Scope::Worker) => {
-            let request = CredentialRequest {
-                name: key.into(),
-                execution_id,
-                worker_id,
-            };
+            let request = CredentialRequest { name: key.into(), execution_id, worker_id };
             app.runtime.issue_sealed_credential(request).await?
         }
         _ if app.identity.allows_scope(Scope::CredAdmin) => {
-            let sealed = app
-                .runtime
-                .reveal_sealed_credential(&key, &worker_id, execution_id);
+            let sealed = app.runtime.reveal_sealed_credential(&key, &worker_id, execution_id);
             sealed.await?
         }
         _ => return Err(secret_access_denied()),

@@ -25,9 +25,7 @@ const FEED_WAIT_MS_RANGE: std::ops::RangeInclusive<u32> = 0..=30_000;
 pub(in crate::http) async fn get_stream_status(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime().stream_status().await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().stream_status().await?))
 }
 
 /// Returns the feed after a position, or from its end.
@@ -37,13 +35,9 @@ pub(in crate::http) async fn read_stream_feed(
 ) -> Result<JsonResponse<FeedResponse>, HttpError> {
     let after = params.parse_param("after", parse_feed_position)?;
     let limit = FeedLimit::clamped(
-        params
-            .number_param("limit", FEED_LIMIT_RANGE)?
-            .unwrap_or(DEFAULT_FEED_LIMIT),
+        params.number_param("limit", FEED_LIMIT_RANGE)?.unwrap_or(DEFAULT_FEED_LIMIT),
     );
-    let wait = params
-        .number_param("wait_ms", FEED_WAIT_MS_RANGE)?
-        .unwrap_or(0);
+    let wait = params.number_param("wait_ms", FEED_WAIT_MS_RANGE)?.unwrap_or(0);
     params.reject_unknown()?;
     let after = match after {
         Some(after) => after,
@@ -73,12 +67,9 @@ pub(in crate::http) async fn get_stream_event(
     Path((execution_id, seq)): Path<(String, String)>,
 ) -> Result<Response, HttpError> {
     let bad_id = |text: String| HttpError::new(ErrorCode::BadId, text);
-    let execution_id: ExecutionId = execution_id
-        .parse()
-        .map_err(|error| bad_id(format!("invalid execution id: {error}")))?;
-    let seq: i64 = seq
-        .parse()
-        .map_err(|error| bad_id(format!("invalid seq: {error}")))?;
+    let execution_id: ExecutionId =
+        execution_id.parse().map_err(|error| bad_id(format!("invalid execution id: {error}")))?;
+    let seq: i64 = seq.parse().map_err(|error| bad_id(format!("invalid seq: {error}")))?;
     let seq = Seq::new(seq).map_err(|error| bad_id(error.to_string()))?;
     let body = app.runtime.streamed_event(execution_id, seq).await?;
     Ok(typed_response(APPLICATION_JSON, body))
@@ -88,9 +79,5 @@ pub(in crate::http) async fn get_stream_event(
 pub(in crate::http) async fn rebuild_stream(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .request_stream_rebuild()
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().request_stream_rebuild().await?))
 }

@@ -37,10 +37,7 @@ pub(in crate::http) async fn start_execution(
             (started.answer, started.is_replay)
         }
     };
-    Ok(IdempotentResponse {
-        response: JsonResponse(response),
-        is_replay,
-    })
+    Ok(IdempotentResponse { response: JsonResponse(response), is_replay })
 }
 
 /// Cancels an execution.
@@ -50,10 +47,7 @@ pub(in crate::http) async fn cancel_execution(
     JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
 ) -> Result<JsonResponse<CancelResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let cancelled = app
-        .runtime
-        .cancel_execution(execution_id, actor, request)
-        .await?;
+    let cancelled = app.runtime.cancel_execution(execution_id, actor, request).await?;
     Ok(JsonResponse(cancelled))
 }
 
@@ -71,9 +65,7 @@ pub(in crate::http) async fn rerun_execution(
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
 ) -> Result<JsonResponse<ExecuteResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.rerun_execution(execution_id, request).await?,
-    ))
+    Ok(JsonResponse(app.runtime.rerun_execution(execution_id, request).await?))
 }
 
 /// Pauses an execution.
@@ -83,11 +75,7 @@ pub(in crate::http) async fn pause_execution(
     JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
 ) -> Result<JsonResponse<ControlResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.runtime
-            .pause_execution(execution_id, actor, request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.runtime.pause_execution(execution_id, actor, request).await?))
 }
 
 /// Resumes an execution.
@@ -97,11 +85,7 @@ pub(in crate::http) async fn resume_execution(
     JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
 ) -> Result<JsonResponse<ControlResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.runtime
-            .resume_execution(execution_id, actor, request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.runtime.resume_execution(execution_id, actor, request).await?))
 }
 
 /// Ends an execution with a given status.
@@ -111,11 +95,7 @@ pub(in crate::http) async fn finalize_execution(
     JsonBody(request): JsonBody<FinalizeRequest>,
 ) -> Result<JsonResponse<FinalizeResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.runtime
-            .finalize_execution(execution_id, actor, request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.runtime.finalize_execution(execution_id, actor, request).await?))
 }
 
 /// Cancels idle executions.
@@ -124,7 +104,5 @@ pub(in crate::http) async fn clean_up_executions(
     JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
 ) -> Result<JsonResponse<CleanupResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.runtime.cancel_idle_executions(actor, request).await?,
-    ))
+    Ok(JsonResponse(app.runtime.cancel_idle_executions(actor, request).await?))
 }

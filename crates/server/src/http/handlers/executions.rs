@@ -25,9 +25,8 @@ pub(in crate::http) async fn list_executions(
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
     let query = ExecutionsQuery {
-        status: params.parse_param("status", |status| {
-            ExecutionStatus::parse(&status.to_ascii_uppercase())
-        })?,
+        status: params
+            .parse_param("status", |status| ExecutionStatus::parse(&status.to_ascii_uppercase()))?,
         path: params.text_param("path")?,
         catalog_id: params.parse_param("catalog_id", str::parse)?,
         parent: params.parse_param("parent", str::parse)?,
@@ -38,17 +37,11 @@ pub(in crate::http) async fn list_executions(
         system: params.bool_param("system")?,
         roots: params.bool_param("roots")?.unwrap_or(false),
         limit: params.page_limit("limit", PageLimit::default())?,
-        offset: params
-            .number_param("offset", 0..=MAX_PAGE_OFFSET)?
-            .unwrap_or(0),
+        offset: params.number_param("offset", 0..=MAX_PAGE_OFFSET)?.unwrap_or(0),
         cursor: params.text_param("cursor")?,
     };
     let page = app.runtime.list_executions(query).await?;
-    Ok(page_response(
-        page.executions,
-        &uri,
-        page.next_cursor.as_ref(),
-    ))
+    Ok(page_response(page.executions, &uri, page.next_cursor.as_ref()))
 }
 
 /// Returns an execution with a page of its log.
@@ -59,9 +52,7 @@ pub(in crate::http) async fn get_execution(
 ) -> Result<JsonAtSeq<ExecutionDetail>, HttpError> {
     let defaults = ExecutionDetailQuery::default();
     let query = ExecutionDetailQuery {
-        page: params
-            .number_param("page", 1..=u32::MAX)?
-            .unwrap_or(defaults.page),
+        page: params.number_param("page", 1..=u32::MAX)?.unwrap_or(defaults.page),
         page_size: params.page_limit("page_size", defaults.page_size)?,
         since_event_id: params.parse_param("since_event_id", str::parse)?,
         event_type: params.parse_param("event_type", EventName::parse)?,
@@ -77,10 +68,7 @@ pub(in crate::http) async fn get_execution_status(
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonAtSeq<ExecutionStatusView>, HttpError> {
     let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(
-        runtime.execution_status(execution_id).await?,
-        observed,
-    ))
+    Ok(JsonAtSeq(runtime.execution_status(execution_id).await?, observed))
 }
 
 /// Explains why an execution waits, or how it ended.
@@ -95,10 +83,7 @@ pub(in crate::http) async fn explain_execution(
     };
     params.reject_unknown()?;
     let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(
-        runtime.explain_execution(execution_id, query).await?,
-        observed,
-    ))
+    Ok(JsonAtSeq(runtime.explain_execution(execution_id, query).await?, observed))
 }
 
 /// Explains an execution, with a sample of its events, for classic clients.
@@ -107,9 +92,7 @@ pub(in crate::http) async fn analyze_execution(
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<AnalyzeRequest>,
 ) -> Result<JsonResponse<ExecutionAnalysis>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.analyze_execution(execution_id, request).await?,
-    ))
+    Ok(JsonResponse(app.runtime.analyze_execution(execution_id, request).await?))
 }
 
 /// Returns the cancellation state of an execution.
@@ -117,9 +100,7 @@ pub(in crate::http) async fn check_cancellation(
     AuthorizedRuntime(app): AuthorizedRuntime,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonResponse<CancellationCheck>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.check_cancellation(execution_id).await?,
-    ))
+    Ok(JsonResponse(app.runtime.check_cancellation(execution_id).await?))
 }
 
 /// Lists the events of an execution.
@@ -151,8 +132,5 @@ pub(in crate::http) async fn list_execution_events(
     };
     params.reject_unknown()?;
     let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(
-        runtime.list_events(execution_id, query).await?,
-        observed,
-    ))
+    Ok(JsonAtSeq(runtime.list_events(execution_id, query).await?, observed))
 }

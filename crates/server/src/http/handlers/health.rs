@@ -15,9 +15,7 @@ use crate::metrics::CONTENT_TYPE;
 
 /// Liveness probe: succeeds if the process answers. Accesses nothing else.
 pub(in crate::http) async fn check_liveness() -> JsonResponse<LivenessResponse> {
-    JsonResponse(LivenessResponse {
-        status: HealthStatus::Ok,
-    })
+    JsonResponse(LivenessResponse { status: HealthStatus::Ok })
 }
 
 /// Readiness probe. Only authenticated callers get the reasons of failed checks.
@@ -27,11 +25,7 @@ pub(in crate::http) async fn check_readiness(
 ) -> Response {
     let readiness = app.unauthenticated_runtime().check_readiness().await;
     let readiness = readiness.with_overrides(app.unsafe_settings());
-    let readiness = if caller.is_ok() {
-        readiness
-    } else {
-        readiness.without_reasons()
-    };
+    let readiness = if caller.is_ok() { readiness } else { readiness.without_reasons() };
     let is_failed = readiness.status == HealthStatus::Failed;
     let mut response = JsonResponse(readiness).into_response();
     if is_failed {
@@ -49,9 +43,7 @@ pub(in crate::http) async fn get_metrics(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, HttpError> {
     let context = caller.map(|caller| caller.auth_context().clone());
-    let runtime = app
-        .unauthenticated_runtime()
-        .with_auth_context(context.unwrap_or_default());
+    let runtime = app.unauthenticated_runtime().with_auth_context(context.unwrap_or_default());
     let text = runtime.render_metrics().await?;
     Ok(typed_response(HeaderValue::from_static(CONTENT_TYPE), text))
 }

@@ -26,9 +26,7 @@ pub(in crate::http) async fn materialize_events(
     JsonListBody(events): JsonListBody<RawEvent>,
 ) -> Result<JsonResponse<MaterializeResponse>, HttpError> {
     let events = events.into_iter().map(|event| event.0).collect();
-    Ok(JsonResponse(
-        runtime.materialize_events(events, scope).await?,
-    ))
+    Ok(JsonResponse(runtime.materialize_events(events, scope).await?))
 }
 
 /// Updates read models from their logs.
@@ -36,9 +34,7 @@ pub(in crate::http) async fn advance_projection(
     ProjectorRuntime(runtime, scope): ProjectorRuntime,
     JsonBody(request): JsonBody<AdvanceRequest>,
 ) -> Result<JsonResponse<AdvanceResponse>, HttpError> {
-    Ok(JsonResponse(
-        runtime.advance_read_models(request, scope).await?,
-    ))
+    Ok(JsonResponse(runtime.advance_read_models(request, scope).await?))
 }
 
 /// Deletes data beyond its retention.
@@ -46,11 +42,7 @@ pub(in crate::http) async fn purge_data(
     State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
 ) -> Result<JsonResponse<PurgeResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .purge_expired_data(request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().purge_expired_data(request).await?))
 }
 
 /// Lists the cells. Always empty, because cells are not supported.

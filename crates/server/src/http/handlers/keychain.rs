@@ -31,9 +31,7 @@ pub(in crate::http) async fn put_keychain_entry(
         execution_id: request.execution_id,
     };
     let caller = keychain_caller(&app, request.worker_id.clone());
-    Ok(JsonResponse(
-        app.runtime.put_keychain_entry(key, request, caller).await?,
-    ))
+    Ok(JsonResponse(app.runtime.put_keychain_entry(key, request, caller).await?))
 }
 
 /// Returns a resolved entry. Only credential admins and workers that need it get the data.
@@ -44,9 +42,7 @@ pub(in crate::http) async fn get_keychain_entry(
 ) -> Result<JsonResponse<KeychainView>, HttpError> {
     let key = keychain_key(catalog_id, name, &mut params)?;
     let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
-    Ok(JsonResponse(
-        app.runtime.get_keychain_entry(&key, caller).await?,
-    ))
+    Ok(JsonResponse(app.runtime.get_keychain_entry(&key, caller).await?))
 }
 
 /// Deletes a resolved entry.
@@ -57,9 +53,7 @@ pub(in crate::http) async fn delete_keychain_entry(
 ) -> Result<JsonResponse<KeychainDeleteResponse>, HttpError> {
     let key = keychain_key(catalog_id, name, &mut params)?;
     let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
-    Ok(JsonResponse(
-        app.runtime.delete_keychain_entry(&key, caller).await?,
-    ))
+    Ok(JsonResponse(app.runtime.delete_keychain_entry(&key, caller).await?))
 }
 
 /// Lists the resolved entries of a definition, without their data.

@@ -31,11 +31,7 @@ pub(in crate::http) async fn follow_execution(
     };
     params.reject_unknown()?;
     let follower = app.runtime.follow_log(execution_id, after).await?;
-    Ok(live_stream::live_response(
-        follower,
-        StreamFormat::from_accept(&headers),
-        app,
-    ))
+    Ok(live_stream::live_response(follower, StreamFormat::from_accept(&headers), app))
 }
 
 impl LiveSource for LogFollower {
@@ -68,11 +64,7 @@ pub(in crate::http) async fn follow_events(
     };
     params.reject_unknown()?;
     let follower = app.runtime.follow_feed(filter, after).await?;
-    Ok(live_stream::live_response(
-        follower,
-        StreamFormat::from_accept(&headers),
-        app,
-    ))
+    Ok(live_stream::live_response(follower, StreamFormat::from_accept(&headers), app))
 }
 
 /// Parses the id of an event. An id without log epoch belongs to the current epoch.
@@ -82,10 +74,7 @@ fn parse_event_id(id: &str) -> Option<(Option<LogEpoch>, FeedPosition)> {
         None => (None, id),
     };
     let (tx, position) = position.split_once('.')?;
-    let position = FeedPosition {
-        tx: tx.parse().ok()?,
-        position: position.parse().ok()?,
-    };
+    let position = FeedPosition { tx: tx.parse().ok()?, position: position.parse().ok()? };
     Some((epoch, position))
 }
 
@@ -98,14 +87,12 @@ impl LiveSource for FeedFollower {
     async fn next_items(&mut self, timeout: Duration) -> Result<Option<Vec<LiveItem>>, HttpError> {
         let updates = Self::next(self, timeout).await?;
         let items = updates.into_iter().map(|update| match update {
-            FeedUpdate::Event(position, event) => LiveItem::Event {
-                id: format_event_id(position),
-                event,
-            },
-            FeedUpdate::Gap { after, first } => LiveItem::Gap {
-                id: format_event_id(after),
-                first: first.map(format_event_id),
-            },
+            FeedUpdate::Event(position, event) => {
+                LiveItem::Event { id: format_event_id(position), event }
+            }
+            FeedUpdate::Gap { after, first } => {
+                LiveItem::Gap { id: format_event_id(after), first: first.map(format_event_id) }
+            }
         });
         Ok(Some(items.collect()))
     }

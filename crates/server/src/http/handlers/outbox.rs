@@ -21,9 +21,7 @@ pub(in crate::http) async fn claim_outbox_rows(
     State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<OutboxClaimRequest>,
 ) -> Result<JsonResponse<OutboxClaimResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime().claim_outbox(request).await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().claim_outbox(request).await?))
 }
 
 /// Marks rows as published.
@@ -31,11 +29,7 @@ pub(in crate::http) async fn mark_rows_published(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<MarkPublishedRequest>,
 ) -> Result<JsonResponse<MarkPublishedResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .mark_outbox_published(request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().mark_outbox_published(request).await?))
 }
 
 /// Marks a row as failed.
@@ -43,20 +37,14 @@ pub(in crate::http) async fn mark_row_failed(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<MarkFailedRequest>,
 ) -> Result<JsonResponse<MarkFailedResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .mark_outbox_failed(request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().mark_outbox_failed(request).await?))
 }
 
 /// Returns the number of rows that can be claimed.
 pub(in crate::http) async fn count_pending_rows(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<PendingCount>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime().outbox_pending().await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().outbox_pending().await?))
 }
 
 /// Lists rows in the order of their ids.
@@ -64,9 +52,8 @@ pub(in crate::http) async fn list_outbox_rows(
     State(app): State<AppState>,
     mut params: QueryParams,
 ) -> Result<JsonResponse<OutboxList>, HttpError> {
-    let status = params.parse_param("status", |status| {
-        OutboxStatus::parse(&status.to_ascii_uppercase())
-    })?;
+    let status =
+        params.parse_param("status", |status| OutboxStatus::parse(&status.to_ascii_uppercase()))?;
     list_rows_with_status(&app, params, status).await
 }
 
@@ -89,9 +76,7 @@ async fn list_rows_with_status(
         limit: params.page_limit("limit", PageLimit::default())?,
     };
     params.reject_unknown()?;
-    Ok(JsonResponse(
-        app.unauthenticated_runtime().list_outbox(filter).await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().list_outbox(filter).await?))
 }
 
 /// Lists events in quarantine.
@@ -105,11 +90,7 @@ pub(in crate::http) async fn list_quarantine(
         limit: params.page_limit("limit", PageLimit::default())?,
     };
     params.reject_unknown()?;
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .list_quarantine(filter)
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().list_quarantine(filter).await?))
 }
 
 /// Makes dead rows claimable again.
@@ -117,9 +98,7 @@ pub(in crate::http) async fn replay_dead_rows(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
 ) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime().replay_outbox(request).await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().replay_outbox(request).await?))
 }
 
 /// Discards dead rows.
@@ -127,9 +106,5 @@ pub(in crate::http) async fn discard_dead_rows(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
 ) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.unauthenticated_runtime()
-            .discard_outbox(request)
-            .await?,
-    ))
+    Ok(JsonResponse(app.unauthenticated_runtime().discard_outbox(request).await?))
 }

@@ -27,10 +27,7 @@ pub(in crate::http) async fn resolve_result(
         // A browser must not render stored data as a page.
         HeaderValue::from_static("application/octet-stream")
     };
-    Ok(typed_response(
-        media_type,
-        Body::from(Bytes::from_owner(result.bytes)),
-    ))
+    Ok(typed_response(media_type, Body::from(Bytes::from_owner(result.bytes))))
 }
 
 /// Stores a result.
@@ -40,8 +37,6 @@ pub(in crate::http) async fn put_result(
     key: IdempotencyKeyHeader,
     JsonBody(request): JsonBody<ResultPutRequest>,
 ) -> Result<JsonResponse<ResultPutResponse>, HttpError> {
-    let stored = app
-        .runtime
-        .put_result(execution_id, request, key.key_text());
+    let stored = app.runtime.put_result(execution_id, request, key.key_text());
     Ok(JsonResponse(stored.await?))
 }

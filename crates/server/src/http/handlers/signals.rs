@@ -22,10 +22,7 @@ pub(in crate::http) async fn send_signal(
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<JsonResponse<SignalResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let sent = app
-        .runtime
-        .send_signal(execution_id, actor, request)
-        .await?;
+    let sent = app.runtime.send_signal(execution_id, actor, request).await?;
     Ok(JsonResponse(sent))
 }
 
@@ -35,9 +32,7 @@ pub(in crate::http) async fn broadcast_signal(
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<JsonResponse<BroadcastResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.runtime.broadcast_signal(actor, request).await?,
-    ))
+    Ok(JsonResponse(app.runtime.broadcast_signal(actor, request).await?))
 }
 
 /// Submits the decision of an approval.
@@ -47,10 +42,7 @@ pub(in crate::http) async fn submit_approval(
     JsonBody(request): JsonBody<ApproveRequest>,
 ) -> Result<JsonResponse<ApproveResponse>, HttpError> {
     let actor = app.identity.actor();
-    let decided = app
-        .runtime
-        .submit_approval(execution_id, actor, request)
-        .await?;
+    let decided = app.runtime.submit_approval(execution_id, actor, request).await?;
     Ok(JsonResponse(decided))
 }
 

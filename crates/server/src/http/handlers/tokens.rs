@@ -27,9 +27,7 @@ pub(in crate::http) async fn create_token(
     JsonBody(request): JsonBody<CreateTokenRequest>,
 ) -> Result<JsonResponse<CreatedToken>, HttpError> {
     let actor = app.identity.actor();
-    Ok(JsonResponse(
-        app.runtime.create_token(request, &actor).await?,
-    ))
+    Ok(JsonResponse(app.runtime.create_token(request, &actor).await?))
 }
 
 /// Revokes a token.

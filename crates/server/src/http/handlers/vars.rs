@@ -23,9 +23,7 @@ pub(in crate::http) async fn set_variables(
     PathExecutionId(execution_id): PathExecutionId,
     JsonBody(body): JsonBody<JsonMap>,
 ) -> Result<JsonResponse<SetVariablesResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.set_vars(execution_id, body).await?,
-    ))
+    Ok(JsonResponse(app.runtime.set_vars(execution_id, body).await?))
 }
 
 /// Deletes all variables of an execution.
@@ -33,9 +31,7 @@ pub(in crate::http) async fn clear_variables(
     AuthorizedRuntime(app): AuthorizedRuntime,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.delete_vars(execution_id, None).await?,
-    ))
+    Ok(JsonResponse(app.runtime.delete_vars(execution_id, None).await?))
 }
 
 /// Returns a variable.
@@ -43,9 +39,7 @@ pub(in crate::http) async fn get_variable(
     AuthorizedRuntime(app): AuthorizedRuntime,
     PathVariable(execution_id, name): PathVariable,
 ) -> Result<JsonResponse<VariableView>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.get_var(execution_id, &name).await?,
-    ))
+    Ok(JsonResponse(app.runtime.get_var(execution_id, &name).await?))
 }
 
 /// Deletes a variable.

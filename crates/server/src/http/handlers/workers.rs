@@ -25,9 +25,7 @@ pub(in crate::http) async fn record_worker_heartbeat(
     AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<JsonResponse<PoolHeartbeatResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.runtime.record_worker_heartbeat(worker).await?,
-    ))
+    Ok(JsonResponse(app.runtime.record_worker_heartbeat(worker).await?))
 }
 
 /// Deregisters a worker.

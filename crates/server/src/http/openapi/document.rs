@@ -100,10 +100,8 @@ fn described_routes() -> Vec<(OperationSpec, RouteDeclaration)> {
     }
     for (key, declaration) in &routes {
         if declaration.shape.only_fails && !used.contains(key) {
-            described.push((
-                operations::unsupported_operation(&key.1, &key.0),
-                declaration.clone(),
-            ));
+            described
+                .push((operations::unsupported_operation(&key.1, &key.0), declaration.clone()));
         } else {
             assert!(
                 used.contains(key),
@@ -150,10 +148,7 @@ impl SchemaGenerators {
         path: &str,
     ) -> Value {
         let id = operation.id.to_owned();
-        assert!(
-            self.operation_ids.insert(id.clone()),
-            "operation id {id} is used twice"
-        );
+        assert!(self.operation_ids.insert(id.clone()), "operation id {id} is used twice");
         assert!(
             operation.query.is_none() || route.shape.has_query,
             "{id} lists query parameters, but its handler reads none"
@@ -182,10 +177,7 @@ impl SchemaGenerators {
         if let Some(body) = self.build_body(operation, route) {
             fields.insert("requestBody".into(), body);
         }
-        fields.insert(
-            "responses".into(),
-            self.build_responses(operation, route, path).into(),
-        );
+        fields.insert("responses".into(), self.build_responses(operation, route, path).into());
         value
     }
 
@@ -325,24 +317,12 @@ fn path_parameter(generator: &mut SchemaGenerator, name: &str) -> Value {
         "execution_id" => (ExecutionId::json_schema(generator), "Id of the execution."),
         "event_id" => (EventId::json_schema(generator), "Id of the event."),
         "token_id" => (TokenId::json_schema(generator), "Id of the token."),
-        "seq" => (
-            Seq::json_schema(generator),
-            "Sequence number of the event in the execution.",
-        ),
-        "catalog_id" => (
-            CatalogId::json_schema(generator),
-            "Catalog id of the definition.",
-        ),
+        "seq" => (Seq::json_schema(generator), "Sequence number of the event in the execution."),
+        "catalog_id" => (CatalogId::json_schema(generator), "Catalog id of the definition."),
         "path" => (nonempty_text_schema(), "Path of the definition."),
-        "playbook_id" => (
-            nonempty_text_schema(),
-            "Path or catalog id of the playbook.",
-        ),
+        "playbook_id" => (nonempty_text_schema(), "Path or catalog id of the playbook."),
         "credential" => (nonempty_text_schema(), "Id or name of the credential."),
-        "kind" => (
-            nonempty_text_schema(),
-            "Kind of document, for example `playbook`.",
-        ),
+        "kind" => (nonempty_text_schema(), "Kind of document, for example `playbook`."),
         "document" => (
             nonempty_text_schema(),
             "Schema file: `playbook.json`, `subscription.json` or `config.json`.",
@@ -371,10 +351,9 @@ fn security_requirements(access: RouteAccess) -> Value {
     match access {
         RouteAccess::Open => json!([]),
         RouteAccess::Identity => json!([{ "token": [] }]),
-        RouteAccess::AnyOf(scopes) => scopes
-            .iter()
-            .map(|scope| json!({ "token": [scope.as_str()] }))
-            .collect(),
+        RouteAccess::AnyOf(scopes) => {
+            scopes.iter().map(|scope| json!({ "token": [scope.as_str()] })).collect()
+        }
         RouteAccess::Internal(scope) => {
             json!([{ "internal": [] }, { "token": [scope.as_str()] }])
         }
@@ -453,9 +432,8 @@ fn problem_responses() -> Value {
     }
     let mut problems = Map::new();
     for (status, codes) in codes {
-        let names: Vec<String> = (codes.iter())
-            .map(|code| format!("`{}` ({})", code.as_str(), code.title()))
-            .collect();
+        let names: Vec<String> =
+            (codes.iter()).map(|code| format!("`{}` ({})", code.as_str(), code.title())).collect();
         let mut problem = json!({
             "description": names.join(", "),
             "content": {

@@ -19,7 +19,5 @@ pub(super) use describe::HandlerShape;
 pub(super) use page::PAGE;
 
 /// The OpenAPI document as JSON text.
-pub(super) const DOCUMENT: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/openapi.json"
-));
+pub(super) const DOCUMENT: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));

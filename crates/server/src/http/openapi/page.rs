@@ -37,11 +37,7 @@ pub(super) fn render_page(document: &Value) -> String {
     // The version is not shown: the page needs no authentication, and the version would help
     // attackers.
     let _ = write!(page, "<h1>{}</h1>", to_escaped_text(&info["title"]));
-    for part in info["description"]
-        .as_str()
-        .unwrap_or_default()
-        .split("\n\n")
-    {
+    for part in info["description"].as_str().unwrap_or_default().split("\n\n") {
         let _ = write!(page, "<p>{}</p>", format_code(part));
     }
     page.push_str("<p>Machine-readable: <a href=\"openapi.json\">openapi.json</a></p><nav>");
@@ -63,11 +59,7 @@ pub(super) fn render_page(document: &Value) -> String {
 fn render_tag(page: &mut String, document: &Value, tag: &Value) {
     let name = to_escaped_text(&tag["name"]);
     let description = format_code(tag["description"].as_str().unwrap_or_default());
-    let _ = writeln!(
-        page,
-        "<h2 id=\"tag-{}\">{name}</h2><p>{description}</p>",
-        to_slug(&name)
-    );
+    let _ = writeln!(page, "<h2 id=\"tag-{}\">{name}</h2><p>{description}</p>", to_slug(&name));
     for (path, item) in object_fields(&document["paths"]) {
         for (method, operation) in object_fields(item) {
             if operation["tags"][0] == tag["name"] {
@@ -89,20 +81,12 @@ fn render_operation(page: &mut String, path: &str, method: &str, operation: &Val
     if let Some(description) = operation["description"].as_str() {
         let _ = write!(page, "<p>{}</p>", format_code(description));
     }
-    let _ = write!(
-        page,
-        "<p class=\"dim\">{}</p>",
-        describe_access(&operation["security"])
-    );
+    let _ = write!(page, "<p class=\"dim\">{}</p>", describe_access(&operation["security"]));
     let parameters = operation["parameters"].as_array();
     if let Some(parameters) = parameters {
         page.push_str("<table><tr><th>Parameter</th><th>In</th><th>Type</th><th></th></tr>");
         for parameter in parameters {
-            let required = if parameter["required"] == true {
-                ", required"
-            } else {
-                ""
-            };
+            let required = if parameter["required"] == true { ", required" } else { "" };
             let _ = write!(
                 page,
                 "<tr><td><code>{}</code></td><td>{}{required}</td><td>{}</td><td>{}</td></tr>",
@@ -191,11 +175,8 @@ fn render_schemas(page: &mut String, schemas: &Value) {
         } else {
             page.push_str("<table><tr><th>Field</th><th>Type</th><th></th></tr>");
             for (field, schema) in object_fields(&schema["properties"]) {
-                let mark = if is_required(field) {
-                    ""
-                } else {
-                    " <span class=\"dim\">(optional)</span>"
-                };
+                let mark =
+                    if is_required(field) { "" } else { " <span class=\"dim\">(optional)</span>" };
                 let _ = write!(
                     page,
                     "<tr><td><code>{}</code>{mark}</td><td>{}</td><td>{}</td></tr>",
@@ -223,10 +204,8 @@ fn describe_type(schema: &Value) -> String {
         }
     }
     if let Some(values) = schema["enum"].as_array() {
-        let values: Vec<String> = values
-            .iter()
-            .map(|value| format!("<code>{}</code>", to_escaped_text(value)))
-            .collect();
+        let values: Vec<String> =
+            values.iter().map(|value| format!("<code>{}</code>", to_escaped_text(value))).collect();
         return values.join(" ");
     }
     if !schema["const"].is_null() {
@@ -244,11 +223,7 @@ fn describe_type(schema: &Value) -> String {
         _ => "anything".to_owned(),
     };
     if let Some(format) = schema["format"].as_str() {
-        let _ = write!(
-            description,
-            " <span class=\"dim\">{}</span>",
-            escape_html(format)
-        );
+        let _ = write!(description, " <span class=\"dim\">{}</span>", escape_html(format));
     }
     for (key, sign) in [("minimum", "≥"), ("maximum", "≤")] {
         if !schema[key].is_null() {

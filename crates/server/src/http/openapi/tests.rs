@@ -29,13 +29,9 @@ fn all_references_resolve() {
                     let pointer = reference.strip_prefix('#').unwrap();
                     assert!(document.pointer(pointer).is_some(), "{reference}");
                 }
-                fields
-                    .values()
-                    .for_each(|value| check_references(value, document));
+                fields.values().for_each(|value| check_references(value, document));
             }
-            Value::Array(items) => items
-                .iter()
-                .for_each(|value| check_references(value, document)),
+            Value::Array(items) => items.iter().for_each(|value| check_references(value, document)),
             _ => {}
         }
     }
@@ -57,11 +53,7 @@ fn page_lists_every_operation_without_external_resources() {
         assert!(page.contains(path.as_str()), "{path}");
     }
     assert!(operations > 90, "{operations}");
-    for name in document["components"]["schemas"]
-        .as_object()
-        .unwrap()
-        .keys()
-    {
+    for name in document["components"]["schemas"].as_object().unwrap().keys() {
         assert!(page.contains(&format!("id=\"schema-{name}\"")), "{name}");
     }
     for external in ["<script", "src=", "http://", "https://", "url("] {

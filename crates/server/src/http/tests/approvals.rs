@@ -21,8 +21,7 @@ fn waiting_runs(reply: &TestResponse) -> Vec<String> {
     assert!(is_ok(reply), "{}", reply.text);
     let approvals = reply.json_at("/approvals");
     let runs = approvals.as_array().unwrap().iter();
-    runs.map(|approval| approval["execution_id"].as_str().unwrap().to_owned())
-        .collect()
+    runs.map(|approval| approval["execution_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -45,9 +44,7 @@ async fn check_wait_pages(fixture: &StoreFixture) {
     loop {
         let format_param = |cursor: &String| format!("&cursor={cursor}");
         let cursor_param = cursor.as_ref().map(format_param).unwrap_or_default();
-        let page = server
-            .get(&format!("/api/approvals?limit=1{cursor_param}"))
-            .await;
+        let page = server.get(&format!("/api/approvals?limit=1{cursor_param}")).await;
         assert_eq!(waiting_runs(&page).len(), 1);
         seen.extend(waiting_runs(&page));
         match page.json().get("next_cursor").cloned() {
@@ -90,8 +87,6 @@ async fn check_wait_pages(fixture: &StoreFixture) {
     let list = server.call_with_token(&other, Method::GET, "/api/approvals", json!({}));
     assert_eq!(waiting_runs(&list.await), [] as [&str; 0]);
     let path = format!("/api/approvals?execution_id={}", all[0]);
-    let foreign = server
-        .call_with_token(&other, Method::GET, &path, json!({}))
-        .await;
+    let foreign = server.call_with_token(&other, Method::GET, &path, json!({})).await;
     foreign.assert_problem(ErrorCode::NotFound);
 }

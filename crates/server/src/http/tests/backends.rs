@@ -29,10 +29,7 @@ enum StoreGuard {
 
 impl StoreFixture {
     pub(super) fn in_memory() -> Self {
-        Self {
-            store: Arc::new(MemoryStore::new()),
-            _guard: StoreGuard::Memory,
-        }
+        Self { store: Arc::new(MemoryStore::new()), _guard: StoreGuard::Memory }
     }
 
     pub(super) fn on_sqlite() -> Self {
@@ -60,9 +57,8 @@ impl StoreFixture {
     ) -> TestServer {
         let mut settings = Settings::default();
         change(&mut settings);
-        let runtime = Runtime::open(Arc::clone(&self.store), Arc::new(SystemClock), settings)
-            .await
-            .unwrap();
+        let runtime =
+            Runtime::open(Arc::clone(&self.store), Arc::new(SystemClock), settings).await.unwrap();
         server_from_runtime(runtime, &http)
     }
 }

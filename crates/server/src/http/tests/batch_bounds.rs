@@ -62,24 +62,14 @@ workflow:
     }
     let execution_id = server.start_playbook(&text, "demo/fan").await;
     let command = server.claim_newest(&execution_id).await;
-    let start = ClaimedCommand {
-        server,
-        execution_id,
-        command,
-    };
-    let reported = start
-        .post_events(&[start.build_event(9_000, "call.done")])
-        .await;
+    let start = ClaimedCommand { server, execution_id, command };
+    let reported = start.post_events(&[start.build_event(9_000, "call.done")]).await;
     assert!(is_ok(&reported), "{}", reported.text);
     let mut branches = Vec::new();
     for _ in 0..N {
         let execution_id = start.execution_id.clone();
         let command = server.claim_newest(&execution_id).await;
-        branches.push(ClaimedCommand {
-            server,
-            execution_id,
-            command,
-        });
+        branches.push(ClaimedCommand { server, execution_id, command });
     }
     let label = |claimed: &ClaimedCommand<'_>| claimed.command.as_str().unwrap().to_owned();
     branches.sort_by_key(|claimed| label(claimed).split(':').nth(1).unwrap().to_owned());
@@ -93,9 +83,7 @@ async fn rejects_batch_exceeding_append_limit() {
     for audit_count in [0, 20] {
         let [one, other] = claim_branches(&server, [OVER_HALF_OF_APPEND; 2]).await;
         let before = one.event_types().await;
-        let mut events: Vec<Value> = (0..audit_count)
-            .map(|id| audit_event(100 + id, 1))
-            .collect();
+        let mut events: Vec<Value> = (0..audit_count).map(|id| audit_event(100 + id, 1)).collect();
         events.push(one.build_event(1, "call.done"));
         events.push(other.build_event(2, "call.done"));
         let reply = one.post_events(&events).await;
@@ -106,12 +94,7 @@ async fn rejects_batch_exceeding_append_limit() {
         // The in-memory state is unchanged too.
         for event in events.split_off(events.len() - 2) {
             let reply = one.post_events(&[event]).await;
-            assert_eq!(
-                reply.json_at("/commands_generated"),
-                OVER_HALF_OF_APPEND,
-                "{}",
-                reply.text
-            );
+            assert_eq!(reply.json_at("/commands_generated"), OVER_HALF_OF_APPEND, "{}", reply.text);
         }
     }
 }
@@ -123,17 +106,10 @@ async fn oversized_batch_fails_alone() {
     let server = start_server_with_fixed_clock(store).await;
     let [small, one, other] =
         claim_branches(&server, [1, OVER_HALF_OF_APPEND, OVER_HALF_OF_APPEND]).await;
-    let both = [
-        one.build_event(1, "call.done"),
-        other.build_event(2, "call.done"),
-    ];
+    let both = [one.build_event(1, "call.done"), other.build_event(2, "call.done")];
     let (opener, small, large, audit) = tokio::join!(
         async { one.post_events(&[audit_event(3, 1)]).await },
-        async {
-            small
-                .post_events(&[small.build_event(4, "call.done")])
-                .await
-        },
+        async { small.post_events(&[small.build_event(4, "call.done")]).await },
         async { one.post_events(&both).await },
         async { one.post_events(&[audit_event(5, 1)]).await },
     );
@@ -152,20 +128,11 @@ async fn splits_batches_across_appends() {
     let (opener, one, other) = tokio::join!(
         async { one.post_events(&[audit_event(3, 1)]).await },
         async { one.post_events(&[one.build_event(1, "call.done")]).await },
-        async {
-            other
-                .post_events(&[other.build_event(2, "call.done")])
-                .await
-        },
+        async { other.post_events(&[other.build_event(2, "call.done")]).await },
     );
     assert!(is_ok(&opener), "{}", opener.text);
     for (reply, width) in [one, other].iter().zip(widths) {
-        assert_eq!(
-            reply.json_at("/commands_generated"),
-            width,
-            "{}",
-            reply.text
-        );
+        assert_eq!(reply.json_at("/commands_generated"), width, "{}", reply.text);
     }
 }
 
@@ -190,9 +157,7 @@ async fn store_result(claimed: &ClaimedCommand<'_>, result_id: i64, bytes: Vec<u
         now: SystemClock.now(),
     });
     put.await.unwrap();
-    json!(format!(
-        "noetl://execution/{execution_id}/result/start/{result_id}"
-    ))
+    json!(format!("noetl://execution/{execution_id}/result/start/{result_id}"))
 }
 
 #[tokio::test]

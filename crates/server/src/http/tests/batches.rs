@@ -25,11 +25,7 @@ impl<'h> ClaimedCommand<'h> {
     async fn claim_first(server: &'h TestServer) -> Self {
         let execution_id = server.start_two_steps().await;
         let command = server.claim_newest(&execution_id).await;
-        Self {
-            server,
-            execution_id,
-            command,
-        }
+        Self { server, execution_id, command }
     }
 
     pub(super) fn build_event(&self, id: i64, name: &str) -> Value {
@@ -49,9 +45,7 @@ impl<'h> ClaimedCommand<'h> {
 
     async fn event_ids(&self) -> Vec<String> {
         let log = self.server.read_log(&self.execution_id).await;
-        log.iter()
-            .map(|event| event["event_id"].as_str().unwrap().to_owned())
-            .collect()
+        log.iter().map(|event| event["event_id"].as_str().unwrap().to_owned()).collect()
     }
 }
 
@@ -81,10 +75,7 @@ pub(super) fn counting_store(
         StoreMethod::AppendEvents => plan(count.fetch_add(1, Ordering::SeqCst)),
         _ => Fault::None,
     };
-    (
-        appends,
-        Arc::new(FaultyStore::new(MemoryStore::new(), Box::new(plan))),
-    )
+    (appends, Arc::new(FaultyStore::new(MemoryStore::new(), Box::new(plan))))
 }
 
 #[tokio::test]
@@ -100,15 +91,11 @@ async fn batch_is_one_append() {
     let again = claimed.post_events(&full_event_sequence(&claimed)).await;
     assert_eq!(again.json(), accepted.json());
     assert_eq!(appends.load(Ordering::SeqCst), before + 1);
-    let many: Vec<Value> = (0..1000)
-        .map(|number| audit_event(1000 + number, number))
-        .collect();
+    let many: Vec<Value> = (0..1000).map(|number| audit_event(1000 + number, number)).collect();
     let accepted = claimed.post_events(&many).await;
     assert!(is_ok(&accepted), "{}", accepted.text);
     assert_eq!(appends.load(Ordering::SeqCst), before + 2);
-    let oversized = claimed
-        .post_events(&[many.as_slice(), &[audit_event(9, 9)]].concat())
-        .await;
+    let oversized = claimed.post_events(&[many.as_slice(), &[audit_event(9, 9)]].concat()).await;
     oversized.assert_problem(ErrorCode::Validation);
 }
 
@@ -131,20 +118,11 @@ async fn batch_equals_single_events() {
         let command_events: Vec<&str> = types.iter().map(String::as_str).skip(3).take(5).collect();
         assert_eq!(
             command_events,
-            [
-                "command.claimed",
-                "command.started",
-                "order.made",
-                "call.done",
-                "command.completed"
-            ]
+            ["command.claimed", "command.started", "order.made", "call.done", "command.completed"]
         );
         // The last command ends the run within a batch too.
         let command = server.claim_newest(&together.execution_id).await;
-        let last = ClaimedCommand {
-            command,
-            ..together
-        };
+        let last = ClaimedCommand { command, ..together };
         let ended = last
             .post_events(&[
                 last.build_event(111, "command.started"),
@@ -152,10 +130,7 @@ async fn batch_equals_single_events() {
             ])
             .await;
         assert!(is_ok(&ended), "{}", ended.text);
-        assert_eq!(
-            server.execution_status(&last.execution_id).await,
-            "COMPLETED"
-        );
+        assert_eq!(server.execution_status(&last.execution_id).await, "COMPLETED");
     })
     .await;
 }
@@ -179,13 +154,9 @@ async fn failed_batch_writes_nothing() {
         // One event names an unknown command.
         let mut misplaced = claimed.build_event(94, "call.done");
         misplaced["step"] = json!("elsewhere");
-        misplaced["payload"]
-            .as_object_mut()
-            .unwrap()
-            .remove("command_id");
-        let unknown = claimed
-            .post_events(&[audit_event(93, 1), misplaced, audit_event(95, 1)])
-            .await;
+        misplaced["payload"].as_object_mut().unwrap().remove("command_id");
+        let unknown =
+            claimed.post_events(&[audit_event(93, 1), misplaced, audit_event(95, 1)]).await;
         unknown.assert_problem(ErrorCode::NotFound);
         assert_eq!(claimed.event_ids().await, before);
     })
@@ -198,36 +169,20 @@ async fn trailing_audit_event_is_written_before_run_end() {
     on_every_store(async |fixture: &StoreFixture| {
         let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
         let claimed = ClaimedCommand::claim_first(&server).await;
-        let first = claimed
-            .post_events(&[claimed.build_event(96, "call.done")])
-            .await;
+        let first = claimed.post_events(&[claimed.build_event(96, "call.done")]).await;
         assert!(is_ok(&first), "{}", first.text);
         let command = server.claim_newest(&claimed.execution_id).await;
         let last = ClaimedCommand { command, ..claimed };
         let before = last.event_ids().await.len();
-        let events = [
-            audit_event(97, 1),
-            last.build_event(98, "call.done"),
-            audit_event(99, 1),
-        ];
+        let events = [audit_event(97, 1), last.build_event(98, "call.done"), audit_event(99, 1)];
         let ended = last.post_events(&events).await;
-        assert_eq!(
-            ended.json_at("/event_ids"),
-            json!([97, 98, 99]),
-            "{}",
-            ended.text
-        );
-        assert_eq!(
-            server.execution_status(&last.execution_id).await,
-            "COMPLETED"
-        );
+        assert_eq!(ended.json_at("/event_ids"), json!([97, 98, 99]), "{}", ended.text);
+        assert_eq!(server.execution_status(&last.execution_id).await, "COMPLETED");
         let ids = last.event_ids().await;
         assert_eq!(ids[before..before + 3], ["97", "99", "98"]);
         // The repeated batch is recognized. Other events are too late, and nothing is written.
         assert_eq!(last.post_events(&events).await.json(), ended.json());
-        let late = last
-            .post_events(&[events[0].clone(), audit_event(100, 1)])
-            .await;
+        let late = last.post_events(&[events[0].clone(), audit_event(100, 1)]).await;
         late.assert_problem(ErrorCode::AlreadyTerminal);
         assert_eq!(last.event_ids().await, ids);
     })
@@ -240,9 +195,8 @@ async fn store_failure_writes_nothing_of_batch() {
     let failing = Arc::new(AtomicUsize::new(0));
     let plan = Arc::clone(&failing);
     let (_, store) = counting_store(move |_| {
-        let remaining = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
-            remaining.checked_sub(1)
-        });
+        let remaining = plan
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
         remaining.map_or(Fault::None, |_| Fault::FailBefore)
     });
     let server = start_server_on(store).await;
@@ -264,29 +218,19 @@ async fn batch_with_lost_answer_is_written_once() {
     let losing = Arc::new(AtomicUsize::new(0));
     let plan = Arc::clone(&losing);
     let (_, store) = counting_store(move |_| {
-        let remaining = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
-            remaining.checked_sub(1)
-        });
+        let remaining = plan
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
         remaining.map_or(Fault::None, |_| Fault::FailAfter)
     });
     let server = start_server_on(store).await;
     let claimed = ClaimedCommand::claim_first(&server).await;
     losing.store(1, Ordering::SeqCst);
     let accepted = claimed.post_events(&full_event_sequence(&claimed)).await;
-    assert_eq!(
-        accepted.json_at("/event_ids"),
-        json!([101, 102, 103, 104]),
-        "{}",
-        accepted.text
-    );
+    assert_eq!(accepted.json_at("/event_ids"), json!([101, 102, 103, 104]), "{}", accepted.text);
     assert_eq!(accepted.json_at("/commands_generated"), 1);
     let types = claimed.event_types().await;
     let count = |event_type: &str| types.iter().filter(|found| *found == event_type).count();
-    assert_eq!(
-        (count("order.made"), count("call.done")),
-        (1, 1),
-        "{types:?}"
-    );
+    assert_eq!((count("order.made"), count("call.done")), (1, 1), "{types:?}");
 }
 
 /// Removes the sender's event ids.
@@ -327,9 +271,7 @@ async fn batch_without_ids_and_lost_answer_is_written_once() {
         before = claimed.event_ids().await.len();
     }
     let types = claimed.event_types().await;
-    let orders = types
-        .iter()
-        .filter(|event_type| *event_type == "order.made");
+    let orders = types.iter().filter(|event_type| *event_type == "order.made");
     assert_eq!(orders.count(), 2, "{types:?}");
 }
 
@@ -347,16 +289,11 @@ async fn saturated_pool_after_lost_answer_is_no_rejection() {
                 _ => Fault::None,
             }
         };
-        let server = start_server_on(Arc::new(FaultyStore::new(
-            MemoryStore::new(),
-            Box::new(plan),
-        )))
-        .await;
+        let server =
+            start_server_on(Arc::new(FaultyStore::new(MemoryStore::new(), Box::new(plan)))).await;
         let claimed = ClaimedCommand::claim_first(&server).await;
         is_lost.store(1, Ordering::SeqCst);
-        let reply = claimed
-            .post_events(&without_event_ids([audit_event(0, 1)]))
-            .await;
+        let reply = claimed.post_events(&without_event_ids([audit_event(0, 1)])).await;
         reply.assert_problem(ErrorCode::StoreUnavailable);
         is_lost.store(0, Ordering::SeqCst);
         let types = claimed.event_types().await;
@@ -389,17 +326,11 @@ async fn late_result_is_recorded_with_audit_event() {
         // written.
         assert_eq!(claimed.post_events(&events).await.json(), accepted.json());
         let late = claimed
-            .post_events(&[
-                claimed.build_event(105, "command.started"),
-                audit_event(106, 1),
-            ])
+            .post_events(&[claimed.build_event(105, "command.started"), audit_event(106, 1)])
             .await;
         late.assert_problem(ErrorCode::AlreadyTerminal);
         assert_eq!(claimed.event_types().await, types);
-        assert_eq!(
-            server.execution_status(&claimed.execution_id).await,
-            "CANCELLED"
-        );
+        assert_eq!(server.execution_status(&claimed.execution_id).await, "CANCELLED");
     })
     .await;
 }
@@ -414,10 +345,7 @@ async fn batch_writes_only_new_events() {
         let before = claimed.event_ids().await.len();
         let more = [&all[..], &[audit_event(105, 2), audit_event(105, 2)]].concat();
         let accepted = claimed.post_events(&more).await;
-        assert_eq!(
-            accepted.json_at("/event_ids"),
-            json!([101, 102, 103, 104, 105, 105])
-        );
+        assert_eq!(accepted.json_at("/event_ids"), json!([101, 102, 103, 104, 105, 105]));
         assert_eq!(accepted.json_at("/commands_generated"), 1);
         assert_eq!(claimed.event_ids().await.len(), before + 1);
         let again = claimed.post_events(&more).await;
@@ -432,20 +360,13 @@ async fn rejects_conflicting_ids_in_batch() {
     let server = start_server().await;
     let claimed = ClaimedCommand::claim_first(&server).await;
     let before = claimed.event_ids().await;
-    let twice = claimed
-        .post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 2)])
-        .await;
+    let twice =
+        claimed.post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 2)]).await;
     twice.assert_problem(ErrorCode::IdConflict);
     assert_eq!(claimed.event_ids().await, before);
-    let same = claimed
-        .post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 1)])
-        .await;
-    assert_eq!(
-        same.json_at("/event_ids"),
-        json!([1, 2, 1]),
-        "{}",
-        same.text
-    );
+    let same =
+        claimed.post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 1)]).await;
+    assert_eq!(same.json_at("/event_ids"), json!([1, 2, 1]), "{}", same.text);
     assert_eq!(claimed.event_ids().await.len(), before.len() + 2);
 }
 
@@ -456,17 +377,10 @@ async fn concurrent_identical_batches_are_written_once() {
         let claimed = ClaimedCommand::claim_first(&server).await;
         let events = full_event_sequence(&claimed);
         let (one, other) = tokio::join!(claimed.post_events(&events), claimed.post_events(&events));
-        assert_eq!(
-            one.json_at("/event_ids"),
-            json!([101, 102, 103, 104]),
-            "{}",
-            one.text
-        );
+        assert_eq!(one.json_at("/event_ids"), json!([101, 102, 103, 104]), "{}", one.text);
         assert_eq!(other.json(), one.json());
         let types = claimed.event_types().await;
-        let orders = types
-            .iter()
-            .filter(|event_type| *event_type == "order.made");
+        let orders = types.iter().filter(|event_type| *event_type == "order.made");
         assert_eq!(orders.count(), 1, "{types:?}");
     })
     .await;
@@ -481,26 +395,10 @@ async fn taken_event_id_fails_alone() {
     let claimed = ClaimedCommand::claim_first(&server).await;
     let (opener, heartbeat, done, first, second) = tokio::join!(
         async { claimed.post_events(&[audit_event(1, 1)]).await },
-        async {
-            claimed
-                .post_events(&[claimed.build_event(2, "command.heartbeat")])
-                .await
-        },
-        async {
-            claimed
-                .post_events(&[claimed.build_event(3, "call.done")])
-                .await
-        },
-        async {
-            claimed
-                .post_events(&[audit_event(4, 1), audit_event(5, 1)])
-                .await
-        },
-        async {
-            claimed
-                .post_events(&[audit_event(6, 1), audit_event(5, 2)])
-                .await
-        },
+        async { claimed.post_events(&[claimed.build_event(2, "command.heartbeat")]).await },
+        async { claimed.post_events(&[claimed.build_event(3, "call.done")]).await },
+        async { claimed.post_events(&[audit_event(4, 1), audit_event(5, 1)]).await },
+        async { claimed.post_events(&[audit_event(6, 1), audit_event(5, 2)]).await },
     );
     for reply in [opener, heartbeat, done] {
         assert!(is_ok(&reply), "{}", reply.text);
@@ -535,38 +433,15 @@ workflow:
         let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
         let execution_id = server.start_playbook(RETRY_PLAYBOOK, "demo/retry").await;
         let command = server.claim_newest(&execution_id).await;
-        let claimed = ClaimedCommand {
-            server: &server,
-            execution_id,
-            command,
-        };
-        let events = [
-            claimed.build_event(1, "call.error"),
-            claimed.build_event(2, "command.failed"),
-        ];
+        let claimed = ClaimedCommand { server: &server, execution_id, command };
+        let events =
+            [claimed.build_event(1, "call.error"), claimed.build_event(2, "command.failed")];
         let accepted = claimed.post_events(&events).await;
-        assert_eq!(
-            accepted.json_at("/event_ids"),
-            json!([1, 2]),
-            "{}",
-            accepted.text
-        );
+        assert_eq!(accepted.json_at("/event_ids"), json!([1, 2]), "{}", accepted.text);
         let types = claimed.event_types().await;
-        let last: Vec<&str> = types
-            .iter()
-            .rev()
-            .take(3)
-            .rev()
-            .map(String::as_str)
-            .collect();
-        assert_eq!(
-            last,
-            ["call.error", "command.expired", "command.result_ignored"]
-        );
-        assert_eq!(
-            server.execution_status(&claimed.execution_id).await,
-            "RUNNING"
-        );
+        let last: Vec<&str> = types.iter().rev().take(3).rev().map(String::as_str).collect();
+        assert_eq!(last, ["call.error", "command.expired", "command.result_ignored"]);
+        assert_eq!(server.execution_status(&claimed.execution_id).await, "RUNNING");
         // Audit events have ids too, and are not recorded twice.
         let again = claimed.post_events(&events).await;
         assert_eq!(again.json(), accepted.json());

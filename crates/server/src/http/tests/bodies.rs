@@ -19,10 +19,7 @@ async fn invalid_json_is_rejected_with_position() {
     reply.assert_problem(ErrorCode::BadJson);
     assert_eq!(reply.json_at("/errors/0/line"), 2);
     assert_eq!(reply.json_at("/errors/0/column"), 12);
-    assert_eq!(
-        reply.text_at("/detail"),
-        "expected ident at line 2 column 12"
-    );
+    assert_eq!(reply.text_at("/detail"), "expected ident at line 2 column 12");
     let reply = post_text("/api/execute", "{\"path\":").await;
     reply.assert_problem(ErrorCode::BadJson);
     let reply = post_text("/api/execute", "").await;
@@ -45,28 +42,15 @@ async fn invalid_values_are_reported_by_pointer() {
         ("/api/execute", json!({ "path": "a//b" }), "/path"),
         ("/api/execute", json!({ "catalog_id": "x" }), "/catalog_id"),
         ("/api/execute", json!([]), ""),
-        (
-            "/api/commands/lease",
-            json!({ "worker_id": "w", "pool": "no pool" }),
-            "/pool",
-        ),
-        (
-            "/api/commands/lease",
-            json!({ "worker_id": "w", "pool": "p", "max": 101 }),
-            "/max",
-        ),
+        ("/api/commands/lease", json!({ "worker_id": "w", "pool": "no pool" }), "/pool"),
+        ("/api/commands/lease", json!({ "worker_id": "w", "pool": "p", "max": 101 }), "/max"),
         ("/api/commands/lease", json!({ "worker_id": "w" }), ""),
         ("/api/commands/report", report, "/reports/0/status"),
     ] {
         let server = start_server().await;
         let reply = server.post(path, body).await;
         reply.assert_problem(ErrorCode::Validation);
-        assert_eq!(
-            reply.text_at("/errors/0/pointer"),
-            pointer,
-            "{}",
-            reply.text
-        );
+        assert_eq!(reply.text_at("/errors/0/pointer"), pointer, "{}", reply.text);
     }
 }
 
@@ -95,9 +79,7 @@ async fn json_depth_is_bounded() {
         ("unknown", 100_000, ErrorCode::NotFound),
     ] {
         let body = format!("{{\"path\":\"nowhere\",\"{field}\":{}}}", nested(levels));
-        let reply = server
-            .send(build_request(Method::POST, "/api/execute", body))
-            .await;
+        let reply = server.send(build_request(Method::POST, "/api/execute", body)).await;
         reply.assert_problem(code);
     }
 }
@@ -132,10 +114,7 @@ async fn rejects_large_content_length_before_reading() {
     let mut request = build_request(Method::POST, "/api/execute", unread);
     let headers = request.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("100000000"));
-    server
-        .send(request)
-        .await
-        .assert_problem(ErrorCode::TooLarge);
+    server.send(request).await.assert_problem(ErrorCode::TooLarge);
 }
 
 #[tokio::test]

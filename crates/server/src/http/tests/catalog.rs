@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
 
 async fn register_content(server: &TestServer, content: &str) -> TestResponse {
-    server
-        .post("/api/catalog/register", json!({ "content": content }))
-        .await
+    server.post("/api/catalog/register", json!({ "content": content })).await
 }
 
 #[tokio::test]
@@ -20,23 +18,14 @@ async fn new_content_creates_new_version() {
     assert_eq!(first.text_at("/status"), "success");
     assert_eq!(first.text_at("/path"), "demo/two");
     assert_eq!(first.text_at("/kind"), "playbook");
-    assert_eq!(
-        (first.json_at("/version"), first.json_at("/unchanged")),
-        (json!(1), json!(false))
-    );
+    assert_eq!((first.json_at("/version"), first.json_at("/unchanged")), (json!(1), json!(false)));
     let catalog_id = first.text_at("/catalog_id");
     // The same content in base64 creates no new version.
     let same = register_content(&server, &BASE64_STANDARD.encode(TWO_STEPS)).await;
-    assert_eq!(
-        (same.json_at("/version"), same.json_at("/unchanged")),
-        (json!(1), json!(true))
-    );
+    assert_eq!((same.json_at("/version"), same.json_at("/unchanged")), (json!(1), json!(true)));
     assert_eq!(same.text_at("/catalog_id"), catalog_id);
     let other = register_content(&server, &format!("{TWO_STEPS}# more\n")).await;
-    assert_eq!(
-        (other.json_at("/version"), other.json_at("/unchanged")),
-        (json!(2), json!(false))
-    );
+    assert_eq!((other.json_at("/version"), other.json_at("/unchanged")), (json!(2), json!(false)));
 
     for (request, version) in [
         (json!({ "path": "demo/two" }), 2),
@@ -45,10 +34,7 @@ async fn new_content_creates_new_version() {
         (json!({ "path": "demo/two", "version": "1" }), 1),
         (json!({ "catalog_id": catalog_id }), 1),
         (json!({ "catalog_id": catalog_id, "path": "elsewhere" }), 1),
-        (
-            json!({ "catalog_id": catalog_id.parse::<u64>().unwrap() }),
-            1,
-        ),
+        (json!({ "catalog_id": catalog_id.parse::<u64>().unwrap() }), 1),
     ] {
         let item = server.post("/api/catalog/resource", request.clone()).await;
         assert!(is_ok(&item), "{request}: {}", item.text);
@@ -57,14 +43,8 @@ async fn new_content_creates_new_version() {
     }
     for (request, code) in [
         (json!({}), ErrorCode::Validation),
-        (
-            json!({ "path": "demo/two", "version": "newest" }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "path": "demo/two", "version": 3 }),
-            ErrorCode::NotFound,
-        ),
+        (json!({ "path": "demo/two", "version": "newest" }), ErrorCode::Validation),
+        (json!({ "path": "demo/two", "version": 3 }), ErrorCode::NotFound),
         (json!({ "path": "nowhere" }), ErrorCode::NotFound),
         (json!({ "catalog_id": 7 }), ErrorCode::NotFound),
     ] {
@@ -85,10 +65,7 @@ async fn dry_run_writes_nothing() {
     reply.assert_problem(ErrorCode::NotFound);
     register_content(&server, TWO_STEPS).await;
     let dry = server.post("/api/catalog/register", body).await;
-    assert_eq!(
-        (dry.json_at("/version"), dry.json_at("/unchanged")),
-        (json!(1), json!(true))
-    );
+    assert_eq!((dry.json_at("/version"), dry.json_at("/unchanged")), (json!(1), json!(true)));
 }
 
 #[tokio::test]
@@ -104,11 +81,7 @@ async fn validation_errors_have_positions() {
     assert!(reply.json_at("/errors/0/line").is_u64());
     for content in ["", "just words", "a: b"] {
         let reply = register_content(&server, content).await;
-        assert!(
-            (400..=422).contains(&reply.status),
-            "{content}: {}",
-            reply.text
-        );
+        assert!((400..=422).contains(&reply.status), "{content}: {}", reply.text);
     }
 }
 
@@ -122,26 +95,13 @@ spec: { playbook: demo/two, cron: '0 3 * * *' }
 ";
     let reply = register_content(&server, schedule).await;
     assert!(is_ok(&reply), "{}", reply.text);
-    assert_eq!(
-        (&*reply.text_at("/kind"), &*reply.text_at("/path")),
-        ("schedule", "nightly")
-    );
+    assert_eq!((&*reply.text_at("/kind"), &*reply.text_at("/path")), ("schedule", "nightly"));
     let unchecked = "apiVersion: v1\nkind: Toaster\nmetadata: { name: m, path: models/m }\n";
     let reply = register_content(&server, unchecked).await;
     assert!(is_ok(&reply), "{}", reply.text);
-    assert_eq!(
-        (&*reply.text_at("/kind"), &*reply.text_at("/path")),
-        ("toaster", "models/m")
-    );
+    assert_eq!((&*reply.text_at("/kind"), &*reply.text_at("/path")), ("toaster", "models/m"));
     let codes = reply.json_at("/warnings");
-    assert!(
-        codes
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|found| found["code"] == "NP009"),
-        "{codes}"
-    );
+    assert!(codes.as_array().unwrap().iter().any(|found| found["code"] == "NP009"), "{codes}");
     let nameless = register_content(&server, "apiVersion: v1\nkind: Model\n").await;
     nameless.assert_problem(ErrorCode::Validation);
 }
@@ -153,13 +113,6 @@ async fn system_playbooks_require_admin() {
     let reply = register_content(&server, &system).await;
     reply.assert_problem(ErrorCode::Forbidden);
     let request = serde_json::from_value(json!({ "content": system })).unwrap();
-    let response = server
-        .runtime
-        .register_definition_as_admin(request)
-        .await
-        .unwrap();
-    assert_eq!(
-        serde_json::to_value(response).unwrap()["version"],
-        Value::from(1)
-    );
+    let response = server.runtime.register_definition_as_admin(request).await.unwrap();
+    assert_eq!(serde_json::to_value(response).unwrap()["version"], Value::from(1));
 }

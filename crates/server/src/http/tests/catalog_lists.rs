@@ -28,9 +28,7 @@ async fn lists_definitions() {
     let paths = |reply: &super::TestResponse| -> Vec<String> {
         let entries = reply.json_at("/entries");
         let entries = entries.as_array().unwrap().iter();
-        entries
-            .map(|entry| entry["path"].as_str().unwrap().to_owned())
-            .collect()
+        entries.map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
     };
     let all = server.post("/api/catalog/list", json!({})).await;
     assert_eq!(paths(&all), ["a", "agents/helper", "b", "c/d"]);
@@ -40,9 +38,7 @@ async fn lists_definitions() {
     let filtered = server.post("/api/catalog/list", filtered).await;
     assert_eq!(paths(&filtered), ["b"]);
     assert_eq!(filtered.json().pointer("/entries/0/content"), None);
-    let first = server
-        .post("/api/catalog/list", json!({ "limit": 2 }))
-        .await;
+    let first = server.post("/api/catalog/list", json!({ "limit": 2 })).await;
     assert_eq!(paths(&first), ["a", "agents/helper"]);
     let next = json!({ "limit": 2, "cursor": first.json_at("/next_cursor") });
     let next = server.post("/api/catalog/list", next).await;
@@ -105,21 +101,14 @@ async fn lists_all_versions_in_pages() {
 async fn batch_registration_reports_each_item() {
     let server = start_server().await;
     let items = json!([{ "content": TWO_STEPS }, { "content": "kind: [" }, { "content": playbook_at_path("x") }]);
-    let reply = server
-        .post("/api/catalog/register/batch", json!({ "items": items }))
-        .await;
+    let reply = server.post("/api/catalog/register/batch", json!({ "items": items })).await;
     assert!(is_ok(&reply), "{}", reply.text);
-    assert_eq!(
-        (reply.json_at("/registered"), reply.json_at("/failed")),
-        (json!(2), json!(1))
-    );
+    assert_eq!((reply.json_at("/registered"), reply.json_at("/failed")), (json!(2), json!(1)));
     assert_eq!(reply.text_at("/results/0/path"), "demo/two");
     assert_eq!(reply.text_at("/results/1/status"), "error");
     assert!(!reply.text_at("/results/1/error").is_empty());
     let many = Value::from(vec![json!({ "content": "" }); 201]);
-    let refused = server
-        .post("/api/catalog/register/batch", json!({ "items": many }))
-        .await;
+    let refused = server.post("/api/catalog/register/batch", json!({ "items": many })).await;
     refused.assert_problem(ErrorCode::Validation);
 }
 
@@ -131,42 +120,24 @@ async fn reads_validates_and_replaces_content() {
     let content = server.get(content_path).await;
     assert_eq!(content.text_at("/content"), TWO_STEPS);
     let changed = format!("{TWO_STEPS}# more\n");
-    let put = server
-        .put(content_path, json!({ "content": changed }))
-        .await;
+    let put = server.put(content_path, json!({ "content": changed })).await;
     assert_eq!(put.json_at("/version"), 2, "{}", put.text);
-    let other = server
-        .put(
-            content_path,
-            json!({ "content": playbook_at_path("elsewhere") }),
-        )
-        .await;
+    let other = server.put(content_path, json!({ "content": playbook_at_path("elsewhere") })).await;
     other.assert_problem(ErrorCode::Validation);
-    let put = server
-        .put(
-            "/api/catalog/playbook",
-            json!({ "content": playbook_at_path("new") }),
-        )
-        .await;
+    let put =
+        server.put("/api/catalog/playbook", json!({ "content": playbook_at_path("new") })).await;
     assert_eq!(put.json_at("/version"), 1, "{}", put.text);
-    server
-        .get("/api/catalog/playbook/content")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/catalog/playbook/content").await.assert_problem(ErrorCode::BadQuery);
     server
         .get("/api/catalog/playbook/content?playbook_id=nowhere")
         .await
         .assert_problem(ErrorCode::NotFound);
 
     let validate_path = "/api/catalog/playbooks/validate";
-    let valid = server
-        .post(validate_path, json!({ "content": TWO_STEPS }))
-        .await;
+    let valid = server.post(validate_path, json!({ "content": TWO_STEPS })).await;
     assert_eq!(valid.json_at("/valid"), true, "{}", valid.text);
     let broken = TWO_STEPS.replace("kind: noop", "kind: nope");
-    let broken = server
-        .post(validate_path, json!({ "content": broken }))
-        .await;
+    let broken = server.post(validate_path, json!({ "content": broken })).await;
     assert_eq!(broken.json_at("/valid"), false);
     assert!(!broken.text_at("/errors/0").is_empty());
     assert!(broken.json_at("/diagnostics/0/line").as_u64().unwrap() > 1);
@@ -182,13 +153,9 @@ async fn derives_form_from_workload() {
     register_content(&server, &content).await;
     let form = server.get("/api/catalog/demo/two/ui_schema").await;
     assert!(is_ok(&form), "{}", form.text);
-    assert_eq!(
-        (form.text_at("/title"), form.json_at("/version")),
-        ("two".into(), json!(1))
-    );
-    let kinds: Vec<String> = (0..3)
-        .map(|index| form.text_at(&format!("/fields/{index}/kind")))
-        .collect();
+    assert_eq!((form.text_at("/title"), form.json_at("/version")), ("two".into(), json!(1)));
+    let kinds: Vec<String> =
+        (0..3).map(|index| form.text_at(&format!("/fields/{index}/kind"))).collect();
     assert_eq!(kinds, ["string", "object", "boolean"]);
     assert_eq!(form.text_at("/fields/1/children/0/kind"), "number");
     assert_eq!(form.text_at("/fields/0/default"), "hello");
@@ -196,10 +163,7 @@ async fn derives_form_from_workload() {
         .get("/api/catalog/demo/two/ui_schema?version=9")
         .await
         .assert_problem(ErrorCode::NotFound);
-    server
-        .get("/api/catalog/demo/two/other")
-        .await
-        .assert_problem(ErrorCode::NotFound);
+    server.get("/api/catalog/demo/two/other").await.assert_problem(ErrorCode::NotFound);
 }
 
 #[tokio::test]
@@ -220,9 +184,7 @@ async fn archives_and_restores_definition() {
     let request = json!({ "path": "demo/two" });
     let refused = server.post("/api/execute", request.clone()).await;
     refused.assert_problem(ErrorCode::NotFound);
-    let restored = server
-        .post("/api/catalog/restore", json!({ "path": "demo/two" }))
-        .await;
+    let restored = server.post("/api/catalog/restore", json!({ "path": "demo/two" })).await;
     assert_eq!(restored.text_at("/status"), "active", "{}", restored.text);
     assert!(is_ok(&server.post("/api/execute", request).await));
     server
@@ -240,16 +202,11 @@ async fn lists_versions_newest_first() {
     let first = server.get("/api/catalog/demo/two/versions?limit=2").await;
     assert!(is_ok(&first), "{}", first.text);
     assert_eq!(
-        (
-            first.json_at("/entries/0/version"),
-            first.json_at("/entries/1/version")
-        ),
+        (first.json_at("/entries/0/version"), first.json_at("/entries/1/version")),
         (json!(3), json!(2))
     );
     let cursor = first.text_at("/next_cursor");
-    let rest = server
-        .get(&format!("/api/catalog/demo/two/versions?cursor={cursor}"))
-        .await;
+    let rest = server.get(&format!("/api/catalog/demo/two/versions?cursor={cursor}")).await;
     assert_eq!(rest.json_at("/entries").as_array().unwrap().len(), 1);
     assert_eq!(rest.json().get("next_cursor"), None);
 }

@@ -72,9 +72,7 @@ impl TestServer {
     pub(super) async fn event_types(&self, execution_id: &str) -> Vec<String> {
         let log = self.read_log(execution_id).await;
         let types = log.iter().map(|event| event["event_type"].as_str());
-        types
-            .map(|event_type| event_type.unwrap().to_owned())
-            .collect()
+        types.map(|event_type| event_type.unwrap().to_owned()).collect()
     }
 
     pub(super) async fn execution_status(&self, execution_id: &str) -> String {
@@ -103,17 +101,11 @@ fn assert_first_command_claimed(claimed: &TestResponse, event_id: &str) {
     assert_eq!(claimed.text_at("/status"), "ok");
     assert_eq!(claimed.json_at("/event_id").to_string(), event_id);
     assert_eq!(claimed.text_at("/action"), "http");
-    assert_eq!(
-        claimed.text_at("/context/tool_config/url"),
-        "http://example.org/{{ city }}"
-    );
+    assert_eq!(claimed.text_at("/context/tool_config/url"), "http://example.org/{{ city }}");
     assert_eq!(claimed.text_at("/context/args/from"), "{{ city }}");
     assert_eq!(claimed.text_at("/context/render_context/city"), "Berlin");
     assert_eq!(
-        (
-            claimed.json_at("/attempt"),
-            claimed.json_at("/meta/attempts")
-        ),
+        (claimed.json_at("/attempt"), claimed.json_at("/meta/attempts")),
         (json!(1), json!(1))
     );
 }
@@ -132,35 +124,21 @@ async fn classic_worker_drives_run() {
     // The same worker gets the same attempt again. Another one is rejected.
     let again = server.claim_command(&event_id, "w1").await;
     assert_eq!((again.status, again.json_at("/attempt")), (200, json!(1)));
-    assert_eq!(
-        again.json_at("/lease_token"),
-        claimed.json_at("/lease_token")
-    );
+    assert_eq!(again.json_at("/lease_token"), claimed.json_at("/lease_token"));
     let second = server.claim_command(&event_id, "w2").await;
     second.assert_problem(ErrorCode::ActiveClaim);
 
-    let started = server
-        .post_event(&claimed, "command_started", json!({}))
-        .await;
+    let started = server.post_event(&claimed, "command_started", json!({})).await;
     assert_eq!(started.text_at("/status"), "ok", "{}", started.text);
     let result = json!({ "result": { "rows": ["a", "b"] } });
-    let done = server
-        .post_event(&claimed, "call.done", result.clone())
-        .await;
+    let done = server.post_event(&claimed, "call.done", result.clone()).await;
     assert_eq!(done.text_at("/status"), "ok", "{}", done.text);
     assert_eq!(done.json_at("/commands_generated"), 1);
     assert!(done.json_at("/event_id").is_i64() && done.json_at("/seq").is_i64());
     // Accompanying events change nothing and are not late results.
     for event_type in ["step.exit", "command.completed"] {
-        let reply = server
-            .post_event(&claimed, event_type, result.clone())
-            .await;
-        assert_eq!(
-            reply.text_at("/status"),
-            "ok",
-            "{event_type}: {}",
-            reply.text
-        );
+        let reply = server.post_event(&claimed, event_type, result.clone()).await;
+        assert_eq!(reply.text_at("/status"), "ok", "{event_type}: {}", reply.text);
         assert_eq!(reply.json_at("/commands_generated"), 0);
     }
     for item in ["a", "b"] {
@@ -169,28 +147,16 @@ async fn classic_worker_drives_run() {
         assert_eq!(claimed.text_at("/context/render_context/row"), item);
         assert_eq!(claimed.text_at("/meta/item_var"), "row");
         assert_eq!(claimed.json_at("/meta/iteration_total"), 2);
-        let exit = server
-            .post_event(&claimed, "step_exit", json!({ "result": item }))
-            .await;
+        let exit = server.post_event(&claimed, "step_exit", json!({ "result": item })).await;
         assert_eq!(exit.text_at("/status"), "ok", "{}", exit.text);
     }
     assert_eq!(server.execution_status(&execution_id).await, "COMPLETED");
     let types = server.event_types(&execution_id).await;
-    assert!(
-        !types.contains(&"command.result_ignored".to_owned()),
-        "{types:?}"
-    );
+    assert!(!types.contains(&"command.result_ignored".to_owned()), "{types:?}");
     let log = server.read_log(&execution_id).await;
-    let exits = log
-        .iter()
-        .filter(|event| event["event_type"] == "call.done");
-    let as_sent: Vec<&Value> = exits
-        .map(|event| &event["meta"]["event_type_as_sent"])
-        .collect();
-    assert_eq!(
-        as_sent,
-        [&Value::Null, &json!("step_exit"), &json!("step_exit")]
-    );
+    let exits = log.iter().filter(|event| event["event_type"] == "call.done");
+    let as_sent: Vec<&Value> = exits.map(|event| &event["meta"]["event_type_as_sent"]).collect();
+    assert_eq!(as_sent, [&Value::Null, &json!("step_exit"), &json!("step_exit")]);
     let late = server.claim_command(&event_id, "w1").await;
     late.assert_problem(ErrorCode::AlreadyTerminal);
 }
@@ -205,22 +171,16 @@ async fn task_policy_retries_command() {
     for attempt in 1..=2 {
         let claimed = server.claim_command(&event_id, "w1").await;
         assert_eq!(claimed.json_at("/attempt"), attempt, "{}", claimed.text);
-        let failed = server
-            .post_event(&claimed, "call.error", timeout_error.clone())
-            .await;
+        let failed = server.post_event(&claimed, "call.error", timeout_error.clone()).await;
         assert_eq!(failed.text_at("/status"), "ok", "{}", failed.text);
         assert_eq!(server.execution_status(&execution_id).await, "RUNNING");
         assert_eq!(server.newest_pending_command(&execution_id).await, event_id);
     }
     let claimed = server.claim_command(&event_id, "w1").await;
-    server
-        .post_event(&claimed, "call.error", timeout_error)
-        .await;
+    server.post_event(&claimed, "call.error", timeout_error).await;
     assert_eq!(server.execution_status(&execution_id).await, "FAILED");
     let log = server.read_log(&execution_id).await;
-    let errors = log
-        .iter()
-        .filter(|event| event["event_type"] == "call.error");
+    let errors = log.iter().filter(|event| event["event_type"] == "call.error");
     let finals: Vec<&Value> = errors.map(|event| &event["meta"]["final"]).collect();
     assert_eq!(finals, [&json!(false), &json!(false), &json!(true)]);
 }
@@ -234,18 +194,10 @@ async fn repeated_event_is_stored_once() {
     let mut body = build_event(&claimed, "call.done", json!({ "result": 1 }));
     body["event_id"] = json!(4_200_000_000_i64);
     let first = server.post("/api/events", body.clone()).await;
-    assert_eq!(
-        first.json_at("/event_id"),
-        4_200_000_000_i64,
-        "{}",
-        first.text
-    );
+    assert_eq!(first.json_at("/event_id"), 4_200_000_000_i64, "{}", first.text);
     let length = server.read_log(&execution_id).await.len();
     let second = server.post("/api/events", body.clone()).await;
-    assert_eq!(
-        second.json_at("/commands_generated"),
-        first.json_at("/commands_generated")
-    );
+    assert_eq!(second.json_at("/commands_generated"), first.json_at("/commands_generated"));
     assert_eq!(
         (second.text_at("/status"), second.json_at("/event_id")),
         ("ok".into(), first.json_at("/event_id"))
@@ -275,10 +227,7 @@ async fn only_claim_holder_may_report() {
     let ignored = server.post("/api/events", body.clone()).await;
     assert_eq!(ignored.text_at("/status"), "ignored", "{}", ignored.text);
     let types = server.event_types(&execution_id).await;
-    assert_eq!(
-        types.last().map(String::as_str),
-        Some("command.result_ignored")
-    );
+    assert_eq!(types.last().map(String::as_str), Some("command.result_ignored"));
     body["meta"] = json!({ "attempts": 7 });
     let impossible = server.post("/api/events", body.clone()).await;
     impossible.assert_problem(ErrorCode::NotLeaseHolder);
@@ -302,26 +251,16 @@ async fn late_result_is_recorded() {
     assert!(is_ok(&server.post(&cancel, json!({})).await));
     let check = format!("/api/executions/{execution_id}/cancellation-check");
     let check = server.get(&check).await;
-    assert_eq!(
-        check.json(),
-        json!({ "execution_id": execution_id, "is_cancelled": true })
-    );
+    assert_eq!(check.json(), json!({ "execution_id": execution_id, "is_cancelled": true }));
     // The next heartbeat asks the worker to stop.
-    let heartbeat = server
-        .post("/api/worker/pool/heartbeat", name.clone())
-        .await;
+    let heartbeat = server.post("/api/worker/pool/heartbeat", name.clone()).await;
     assert_eq!(heartbeat.json_at("/cancel"), json!([event_id]));
     let heartbeat = server.post("/api/worker/pool/heartbeat", name).await;
     assert_eq!(heartbeat.json_at("/cancel"), json!([]));
-    let late = server
-        .post_event(&claimed, "call.done", json!({ "result": 1 }))
-        .await;
+    let late = server.post_event(&claimed, "call.done", json!({ "result": 1 })).await;
     assert_eq!(late.text_at("/status"), "ignored", "{}", late.text);
     let types = server.event_types(&execution_id).await;
-    assert_eq!(
-        types.last().map(String::as_str),
-        Some("command.result_ignored")
-    );
+    assert_eq!(types.last().map(String::as_str), Some("command.result_ignored"));
     let second = server.claim_command(&event_id, "w1").await;
     second.assert_problem(ErrorCode::AlreadyTerminal);
 }
@@ -366,10 +305,7 @@ async fn rejects_events_reserved_for_server() {
     assert_eq!(last["event_type"], "order.made");
     assert_eq!(last["result"]["context"], json!({ "value": [1, 2] }));
     assert_eq!(last["meta"]["business_object"]["id"], "7");
-    assert_eq!(
-        (&last["worker_id"], &last["status"]),
-        (&json!("w1"), &json!("RUNNING"))
-    );
+    assert_eq!((&last["worker_id"], &last["status"]), (&json!("w1"), &json!("RUNNING")));
     order["execution_id"] = json!("7000000000000000000");
     let unknown = server.post("/api/events", order).await;
     unknown.assert_problem(ErrorCode::NotFound);
@@ -405,12 +341,7 @@ async fn accepts_event_batches() {
     let command_events: Vec<&str> = types.iter().map(String::as_str).skip(3).take(4).collect();
     assert_eq!(
         command_events,
-        [
-            "command.claimed",
-            "command.started",
-            "call.done",
-            "command.completed"
-        ]
+        ["command.claimed", "command.started", "call.done", "command.completed"]
     );
 }
 
@@ -426,19 +357,12 @@ async fn heartbeats_renew_claims() {
     let lease_until = |list: &TestResponse| list.text_at("/commands/0/lease_until");
     let before = lease_until(&server.get(&path).await);
     assert_eq!(before, claimed.text_at("/lease_until"));
-    assert!(is_ok(
-        &server
-            .post("/api/worker/pool/heartbeat", name.clone())
-            .await
-    ));
+    assert!(is_ok(&server.post("/api/worker/pool/heartbeat", name.clone()).await));
     let after = lease_until(&server.get(&path).await);
     assert!(after > before, "{after} after {before}");
     // A deregistered worker releases all its claims.
-    let deregister = build_request(
-        Method::DELETE,
-        "/api/worker/pool/deregister",
-        Body::from(name.to_string()),
-    );
+    let deregister =
+        build_request(Method::DELETE, "/api/worker/pool/deregister", Body::from(name.to_string()));
     assert!(is_ok(&server.send(deregister).await));
     let released = lease_until(&server.get(&path).await);
     assert!(released < after, "{released} after {after}");
@@ -447,28 +371,10 @@ async fn heartbeats_renew_claims() {
 #[tokio::test]
 async fn rejects_unknown_commands() {
     let server = start_server().await;
-    server
-        .get("/api/commands/x")
-        .await
-        .assert_problem(ErrorCode::BadId);
-    server
-        .claim_command("0", "w1")
-        .await
-        .assert_problem(ErrorCode::BadId);
-    server
-        .claim_command("7000000000000000000", "w1")
-        .await
-        .assert_problem(ErrorCode::NotFound);
-    server
-        .get("/api/commands/7000000000000000000")
-        .await
-        .assert_problem(ErrorCode::NotFound);
-    server
-        .get("/api/commands?status=LOST")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
-    server
-        .get("/api/commands?what=1")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/commands/x").await.assert_problem(ErrorCode::BadId);
+    server.claim_command("0", "w1").await.assert_problem(ErrorCode::BadId);
+    server.claim_command("7000000000000000000", "w1").await.assert_problem(ErrorCode::NotFound);
+    server.get("/api/commands/7000000000000000000").await.assert_problem(ErrorCode::NotFound);
+    server.get("/api/commands?status=LOST").await.assert_problem(ErrorCode::BadQuery);
+    server.get("/api/commands?what=1").await.assert_problem(ErrorCode::BadQuery);
 }

@@ -24,9 +24,7 @@ async fn unsupported_routes_answer_not_supported() {
             continue;
         }
         let path = path_with_sample_ids(&route.path);
-        let reply = server
-            .call_with_token(&admin, method.clone(), &path, json!({}))
-            .await;
+        let reply = server.call_with_token(&admin, method.clone(), &path, json!({})).await;
         reply.assert_problem(ErrorCode::NotSupported);
         unsupported.push(format!("{method} {}", route.path));
     }
@@ -38,10 +36,7 @@ async fn unsupported_routes_answer_not_supported() {
         "PUT /api/playbook-tests/suites/{*suite_id}",
         "GET /api/objects/{*key}",
     ] {
-        assert!(
-            unsupported.iter().any(|route| route == expected),
-            "{unsupported:?}"
-        );
+        assert!(unsupported.iter().any(|route| route == expected), "{unsupported:?}");
     }
 }
 
@@ -59,24 +54,16 @@ async fn db_routes_validate_tables() {
             (Method::POST, "/api/db/init"),
             (Method::POST, "/api/db/init"),
         ] {
-            let found = server
-                .call_with_token(&admin, method, path, json!({}))
-                .await;
+            let found = server.call_with_token(&admin, method, path, json!({})).await;
             assert!(is_ok(&found), "{}", found.text);
             assert_eq!(found.json_at("/valid"), true);
             assert_eq!(found.json_at("/status"), "ok");
             assert_eq!(found.json_at("/missing"), json!([]));
             let is_memory = found.text_at("/message").starts_with("memory");
-            let has_log = found
-                .json_at("/tables")
-                .as_array()
-                .unwrap()
-                .contains(&json!("event"));
+            let has_log = found.json_at("/tables").as_array().unwrap().contains(&json!("event"));
             assert_eq!(has_log, !is_memory, "{}", found.text);
         }
-        let audit = server
-            .call_with_token(&admin, Method::GET, "/api/audit", json!({}))
-            .await;
+        let audit = server.call_with_token(&admin, Method::GET, "/api/audit", json!({})).await;
         assert!(audit.text.contains("POST /api/db/init"), "{}", audit.text);
     })
     .await;
@@ -113,11 +100,7 @@ async fn analyzes_failed_run() {
     let analyze = async |body: Value| server.post(&path, body).await;
     let whole = analyze(json!({})).await;
     assert_eq!(whole.text_at("/status"), "FAILED");
-    assert!(
-        whole.text_at("/summary").contains("no luck"),
-        "{}",
-        whole.text
-    );
+    assert!(whole.text_at("/summary").contains("no luck"), "{}", whole.text);
     let seqs = |reply: &super::TestResponse| -> Vec<u64> {
         let events = reply.json_at("/events");
         let events = events.as_array().unwrap().iter();
@@ -153,9 +136,7 @@ async fn serves_document_schemas() {
         config_schema: Some(r#"{"title":"settings"}"#.into()),
         ..HttpSettings::default()
     };
-    let server = StoreFixture::in_memory()
-        .start_server(settings, |_| {})
-        .await;
+    let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
     let get = async |name: &str| server.get(&format!("/api/schema/{name}")).await;
     let playbook = get("playbook.json").await;
     assert_eq!(playbook.json(), json_schema(SchemaKind::Playbook));
@@ -170,22 +151,12 @@ async fn serves_document_schemas() {
 #[tokio::test]
 async fn sql_console_is_rejected() {
     let body = json!({ "query": "SELECT 1" });
-    for (sql_console, code) in [
-        (false, ErrorCode::Forbidden),
-        (true, ErrorCode::NotSupported),
-    ] {
-        let settings = HttpSettings {
-            sql_console,
-            ..HttpSettings::default()
-        };
-        let server = StoreFixture::in_memory()
-            .start_server(settings, |_| {})
-            .await;
+    for (sql_console, code) in [(false, ErrorCode::Forbidden), (true, ErrorCode::NotSupported)] {
+        let settings = HttpSettings { sql_console, ..HttpSettings::default() };
+        let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
         let admin = create_admin_token(&server).await;
         let path = "/api/postgres/execute";
-        let refused = server
-            .call_with_token(&admin, Method::POST, path, body.clone())
-            .await;
+        let refused = server.call_with_token(&admin, Method::POST, path, body.clone()).await;
         refused.assert_problem(code);
     }
 }

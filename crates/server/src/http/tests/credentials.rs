@@ -35,16 +35,10 @@ pub(super) async fn start_server_with_keys(
     ring: KeyRing,
     is_dev: bool,
 ) -> TestServer {
-    let settings = Settings {
-        keys: Some(Arc::new(ring)),
-        ..Settings::default()
-    };
+    let settings = Settings { keys: Some(Arc::new(ring)), ..Settings::default() };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
     let runtime = runtime.unwrap();
-    let http = HttpSettings {
-        is_dev,
-        ..HttpSettings::default()
-    };
+    let http = HttpSettings { is_dev, ..HttpSettings::default() };
     server_from_runtime(runtime, &http)
 }
 
@@ -85,22 +79,13 @@ async fn credential_is_stored_and_never_echoed() {
     }
     // The stored rows are encrypted.
     let tenant = TenantId::default();
-    let row = store
-        .find_credential(&tenant, &CredentialKey::Name("api_main".into()))
-        .await;
+    let row = store.find_credential(&tenant, &CredentialKey::Name("api_main".into())).await;
     assert!(!format!("{row:?}").contains(SECRET));
-    let revealed = server
-        .get("/api/credentials/api_main?include_data=true")
-        .await;
+    let revealed = server.get("/api/credentials/api_main?include_data=true").await;
     assert_eq!(revealed.text_at("/data/token"), SECRET);
     let again = json!({ "name": "api_main", "type": "bearer", "data": { "token": "another-1" } });
-    assert_eq!(
-        server.post("/api/credentials", again).await.text_at("/id"),
-        id
-    );
-    let revealed = server
-        .get(&format!("/api/credentials/{id}?include_data=true"))
-        .await;
+    assert_eq!(server.post("/api/credentials", again).await.text_at("/id"), id);
+    let revealed = server.get(&format!("/api/credentials/{id}?include_data=true")).await;
     assert_eq!(revealed.text_at("/data/token"), "another-1");
     for wrong in [
         json!({ "name": "", "type": "bearer", "data": {} }),
@@ -118,17 +103,10 @@ async fn redacts_issued_secrets_in_events() {
     let store = Arc::new(MemoryStore::new());
     let server = start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), false).await;
     let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
-    let scopes = [
-        Scope::ExecRun,
-        Scope::ExecRead,
-        Scope::CatalogWrite,
-        Scope::CredAdmin,
-    ];
+    let scopes = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite, Scope::CredAdmin];
     let user = create_token(&server.runtime, "acme", &scopes).await;
     let post = async |token: &str, path: &str, body: Value| {
-        let reply = server
-            .call_with_token(token, Method::POST, path, body)
-            .await;
+        let reply = server.call_with_token(token, Method::POST, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
         reply
     };
@@ -141,21 +119,15 @@ async fn redacts_issued_secrets_in_events() {
     let leased = post(&worker, "/api/commands/lease", lease).await;
     let issued =
         format!("/api/credentials/api_main?include_data=true&execution_id={run}&worker_id=w1");
-    let issued = server
-        .call_with_token(&worker, Method::GET, &issued, json!({}))
-        .await;
+    let issued = server.call_with_token(&worker, Method::GET, &issued, json!({})).await;
     assert_eq!(issued.text_at("/data/token"), SECRET);
 
     let stored = json!({ "name": "it", "data": [SECRET] });
     let results = format!("/api/result/{run}");
-    let stored = server
-        .call_with_token(&worker, Method::PUT, &results, stored)
-        .await;
+    let stored = server.call_with_token(&worker, Method::PUT, &results, stored).await;
     assert!(is_ok(&stored), "{}", stored.text);
     let found = format!("/api/result/resolve?ref={}", stored.text_at("/ref"));
-    let found = server
-        .call_with_token(&user, Method::GET, &found, json!({}))
-        .await;
+    let found = server.call_with_token(&user, Method::GET, &found, json!({})).await;
     assert!(found.text.contains("[REDACTED]"), "{}", found.text);
     let event = json!({
         "execution_id": run, "worker_id": "w1", "event_type": "note.added",
@@ -167,23 +139,14 @@ async fn redacts_issued_secrets_in_events() {
     let report = super::completed_report(&command, &result);
     post(&worker, "/api/commands/report", report).await;
     let events = format!("/api/executions/{run}/events?limit=500");
-    let events = server
-        .call_with_token(&user, Method::GET, &events, json!({}))
-        .await;
+    let events = server.call_with_token(&user, Method::GET, &events, json!({})).await;
     assert!(!events.text.contains(SECRET), "{}", events.text);
-    assert!(
-        events.text.matches("[REDACTED]").count() >= 4,
-        "{}",
-        events.text
-    );
+    assert!(events.text.matches("[REDACTED]").count() >= 4, "{}", events.text);
 }
 
 #[tokio::test]
 async fn rejects_credentials_without_key() {
-    let refused = start_server()
-        .await
-        .post("/api/credentials", bearer_credential())
-        .await;
+    let refused = start_server().await.post("/api/credentials", bearer_credential()).await;
     refused.assert_problem(ErrorCode::NotReady);
 }
 
@@ -195,67 +158,36 @@ async fn credential_requires_lease_on_command() {
     let worker = create_token(&server.runtime, "default", &[Scope::Worker]).await;
     let scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
     let user = create_token(&server.runtime, "default", &scopes).await;
-    let stored = server
-        .call_with_token(
-            &admin,
-            Method::POST,
-            "/api/credentials",
-            bearer_credential(),
-        )
-        .await;
+    let stored =
+        server.call_with_token(&admin, Method::POST, "/api/credentials", bearer_credential()).await;
     assert!(is_ok(&stored), "{}", stored.text);
     let body = json!({ "content": CREDENTIAL_PLAYBOOK });
-    server
-        .call_with_token(&user, Method::POST, "/api/catalog/register", body)
-        .await;
+    server.call_with_token(&user, Method::POST, "/api/catalog/register", body).await;
     let body = json!({ "path": "demo/names" });
-    let started = server
-        .call_with_token(&user, Method::POST, "/api/execute", body)
-        .await;
+    let started = server.call_with_token(&user, Method::POST, "/api/execute", body).await;
     let id = started.text_at("/execution_id");
     let path_with_data =
         format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
     let get = async |token: &str, path: &str| {
-        server
-            .call_with_token(token, Method::GET, path, json!({}))
-            .await
+        server.call_with_token(token, Method::GET, path, json!({})).await
     };
     // The command is not leased yet.
-    get(&worker, &path_with_data)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    get(&worker, &path_with_data).await.assert_problem(ErrorCode::Forbidden);
     let lease = json!({ "worker_id": "w1", "pool": "shared" });
-    let leased = server
-        .call_with_token(&worker, Method::POST, "/api/commands/lease", lease)
-        .await;
+    let leased = server.call_with_token(&worker, Method::POST, "/api/commands/lease", lease).await;
     assert_eq!(leased.json_at("/commands").as_array().unwrap().len(), 1);
     let issued = get(&worker, &path_with_data).await;
     assert_eq!(issued.text_at("/data/token"), SECRET);
     let other = path_with_data.replace("w1", "w2");
-    get(&worker, &other)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    get(&worker, &other).await.assert_problem(ErrorCode::Forbidden);
     let path_without_run = "/api/credentials/api_main?include_data=true";
-    get(&worker, path_without_run)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
-    get(&user, path_without_run)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
-    assert_eq!(
-        get(&admin, path_without_run).await.text_at("/data/token"),
-        SECRET
-    );
+    get(&worker, path_without_run).await.assert_problem(ErrorCode::Forbidden);
+    get(&user, path_without_run).await.assert_problem(ErrorCode::Forbidden);
+    assert_eq!(get(&admin, path_without_run).await.text_at("/data/token"), SECRET);
     // Another tenant cannot detect that it exists.
     let outsider = create_token(&server.runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
-    for path in [
-        path_without_run,
-        "/api/credentials/api_main",
-        &path_with_data,
-    ] {
-        get(&outsider, path)
-            .await
-            .assert_problem(ErrorCode::NotFound);
+    for path in [path_without_run, "/api/credentials/api_main", &path_with_data] {
+        get(&outsider, path).await.assert_problem(ErrorCode::NotFound);
     }
 }
 
@@ -265,10 +197,8 @@ async fn dynamic_credential_name_allows_any_credential() {
     let ring = KeyRing::new(new_key(), Vec::new());
     let server = start_server_with_keys(Arc::new(MemoryStore::new()), ring, true).await;
     server.post("/api/credentials", bearer_credential()).await;
-    for (auth, code) in [
-        ("other", Some(ErrorCode::Forbidden)),
-        ("'{{ workload.account }}'", None),
-    ] {
+    for (auth, code) in [("other", Some(ErrorCode::Forbidden)), ("'{{ workload.account }}'", None)]
+    {
         let content = CREDENTIAL_PLAYBOOK
             .replace("api_main", auth)
             .replace("localhost/", "localhost/{{ workload.place }}");
@@ -296,10 +226,7 @@ async fn transfer_side_may_compute_credential_name() {
             "{ type: http, url: 'http://localhost/{{ workload.place }}', auth: other }",
             Some(ErrorCode::Forbidden),
         ),
-        (
-            "{ type: http, url: 'http://localhost/', auth: '{{ workload.account }}' }",
-            None,
-        ),
+        ("{ type: http, url: 'http://localhost/', auth: '{{ workload.account }}' }", None),
         ("'{{ workload.side }}'", None),
     ] {
         let transfer = format!("{{ kind: transfer, source: {source}, {target} }}");
@@ -342,19 +269,15 @@ async fn holder_of_any_command_reads_credential() {
     let entry = format!("/api/keychain/{catalog_id}/api");
     let worker = create_token(&server.runtime, "default", &[Scope::Worker]).await;
     let entry = format!("{entry}?execution_id={id}");
-    let detail = server
-        .call_with_token(&worker, Method::GET, &entry, json!({}))
-        .await;
+    let detail = server.call_with_token(&worker, Method::GET, &entry, json!({})).await;
     assert_eq!(detail.text_at("/status"), "not_found", "{}", detail.text);
 }
 
 #[tokio::test]
 async fn old_key_is_unneeded_after_rotation() {
     let store = Arc::new(MemoryStore::new());
-    let (old, new) = (
-        EncryptionKey::generate_base64().unwrap(),
-        EncryptionKey::generate_base64().unwrap(),
-    );
+    let (old, new) =
+        (EncryptionKey::generate_base64().unwrap(), EncryptionKey::generate_base64().unwrap());
     let key = |text: &str| EncryptionKey::from_base64(text).unwrap();
     let before =
         start_server_with_keys(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;
@@ -379,10 +302,8 @@ async fn old_key_is_unneeded_after_rotation() {
 #[tokio::test]
 async fn failed_rotation_reports_progress() {
     let store = Arc::new(MemoryStore::new());
-    let (old, new) = (
-        EncryptionKey::generate_base64().unwrap(),
-        EncryptionKey::generate_base64().unwrap(),
-    );
+    let (old, new) =
+        (EncryptionKey::generate_base64().unwrap(), EncryptionKey::generate_base64().unwrap());
     let key = |text: &str| EncryptionKey::from_base64(text).unwrap();
     let before =
         start_server_with_keys(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;

@@ -19,9 +19,7 @@ use crate::clock::{Clock as _, SystemClock};
 async fn reads_run_from_start_to_end() {
     let server = start_server().await;
     let execution_id = server.start_two_steps().await;
-    let status = server
-        .get(&format!("/api/executions/{execution_id}/status"))
-        .await;
+    let status = server.get(&format!("/api/executions/{execution_id}/status")).await;
     assert_eq!(status.text_at("/status"), "RUNNING", "{}", status.text);
     assert_eq!(status.json_at("/completed"), false);
     assert_eq!(
@@ -30,48 +28,28 @@ async fn reads_run_from_start_to_end() {
     );
     for _ in 0..2 {
         let command = server.lease_command().await;
-        server
-            .complete_command(&command, json!({ "ok": true }))
-            .await;
+        server.complete_command(&command, json!({ "ok": true })).await;
     }
-    let status = server
-        .get(&format!("/api/executions/{execution_id}/status"))
-        .await;
+    let status = server.get(&format!("/api/executions/{execution_id}/status")).await;
     assert_eq!(status.text_at("/execution_id"), execution_id);
     assert_eq!(status.text_at("/status"), "COMPLETED");
     assert_eq!(status.json_at("/completed_steps"), json!(["start", "last"]));
     assert_eq!(status.json_at("/variables"), json!({ "seen": 1 }));
     assert_eq!(status.json_at("/completion_inferred"), false);
-    assert_eq!(
-        status.json_at("/result"),
-        json!({ "ok": true }),
-        "{}",
-        status.text
-    );
+    assert_eq!(status.json_at("/result"), json!({ "ok": true }), "{}", status.text);
 
     let detail = server.get(&format!("/api/executions/{execution_id}")).await;
     assert_eq!(detail.json_at("/workload"), json!({ "greeting": "hello" }));
     assert_eq!(detail.json_at("/result"), json!({ "ok": true }));
-    assert_eq!(
-        (detail.json_at("/progress"), detail.json_at("/version")),
-        (json!(100), json!(1))
-    );
+    assert_eq!((detail.json_at("/progress"), detail.json_at("/version")), (json!(100), json!(1)));
     assert_eq!(detail.text_at("/path"), "demo/two");
     assert_eq!(detail.text_at("/events/0/event_type"), "playbook.started");
-    for id in [
-        "/execution_id",
-        "/catalog_id",
-        "/events/0/event_id",
-        "/events/0/execution_id",
-    ] {
+    for id in ["/execution_id", "/catalog_id", "/events/0/event_id", "/events/0/execution_id"] {
         assert!(detail.json_at(id).is_string(), "{id}");
     }
     let total = detail.json_at("/pagination/total_events").as_u64().unwrap();
     assert_eq!(detail.json_at("/event_count"), total);
-    assert_eq!(
-        detail.json_at("/events").as_array().unwrap().len() as u64,
-        total
-    );
+    assert_eq!(detail.json_at("/events").as_array().unwrap().len() as u64, total);
 }
 
 fn event_seqs(reply: &TestResponse) -> Vec<i64> {
@@ -92,9 +70,7 @@ async fn log_is_paged_in_both_orders() {
         let mut found = Vec::new();
         let mut cursor = String::new();
         loop {
-            let page = server
-                .get(&format!("{base}?order={order}&limit=4{cursor}"))
-                .await;
+            let page = server.get(&format!("{base}?order={order}&limit=4{cursor}")).await;
             let seqs = event_seqs(&page);
             assert!(!seqs.is_empty() && seqs.len() <= 4);
             found.extend(seqs);
@@ -108,15 +84,11 @@ async fn log_is_paged_in_both_orders() {
         }
         assert_eq!(found, all, "{order}");
     }
-    let middle = server
-        .get(&format!("{base}?after_seq=3&before_seq=7"))
-        .await;
+    let middle = server.get(&format!("{base}?after_seq=3&before_seq=7")).await;
     assert_eq!(event_seqs(&middle), [4, 5, 6]);
     let filtered = server.get(&format!("{base}?type=step.enter")).await;
     assert_eq!(event_seqs(&filtered).len(), 2);
-    let step_events = server
-        .get(&format!("{base}?step=last&type=step.enter"))
-        .await;
+    let step_events = server.get(&format!("{base}?step=last&type=step.enter")).await;
     assert_eq!(step_events.text_at("/events/0/node_name"), "last");
     assert_eq!(event_seqs(&step_events).len(), 1);
     assert!(event_seqs(&server.get(&format!("{base}?after_seq=100000")).await).is_empty());
@@ -143,9 +115,7 @@ async fn execution_detail_pages_its_log() {
     let base = format!("/api/executions/{execution_id}");
     let all = server.get(&base).await;
     let total = event_seqs(&all).len();
-    let second = server
-        .get(&format!("{base}?page=2&page_size=5&unknown=1"))
-        .await;
+    let second = server.get(&format!("{base}?page=2&page_size=5&unknown=1")).await;
     assert_eq!(event_seqs(&second), [6, 7, 8, 9, 10]);
     assert_eq!(
         second.json_at("/pagination"),
@@ -154,36 +124,24 @@ async fn execution_detail_pages_its_log() {
     );
     let beyond = server.get(&format!("{base}?page=4294967295")).await;
     assert_eq!(
-        (
-            event_seqs(&beyond).len(),
-            beyond.json_at("/pagination/has_next")
-        ),
+        (event_seqs(&beyond).len(), beyond.json_at("/pagination/has_next")),
         (0, json!(false))
     );
-    let filtered = server
-        .get(&format!("{base}?event_type=step.exit&page_size=1&page=2"))
-        .await;
+    let filtered = server.get(&format!("{base}?event_type=step.exit&page_size=1&page=2")).await;
     assert_eq!(filtered.json_at("/pagination/total_events"), 2);
     assert_eq!(filtered.text_at("/events/0/node_name"), "last");
     let third = all.text_at("/events/2/event_id");
     let since = server.get(&format!("{base}?since_event_id={third}")).await;
     assert_eq!(event_seqs(&since)[0], 4);
     assert_eq!(since.json_at("/pagination/total_events"), total - 3);
-    server
-        .get(&format!("{base}?page=0"))
-        .await
-        .assert_problem(ErrorCode::OutOfRange);
-    server
-        .get(&format!("{base}?page_size=501"))
-        .await
-        .assert_problem(ErrorCode::OutOfRange);
+    server.get(&format!("{base}?page=0")).await.assert_problem(ErrorCode::OutOfRange);
+    server.get(&format!("{base}?page_size=501")).await.assert_problem(ErrorCode::OutOfRange);
 }
 
 fn listed_run_ids(reply: &TestResponse) -> Vec<String> {
     let rows = reply.json();
     let rows = rows.as_array().unwrap().iter();
-    rows.map(|row| row["execution_id"].as_str().unwrap().to_owned())
-        .collect()
+    rows.map(|row| row["execution_id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Starts executions and returns their ids, newest first.
@@ -223,14 +181,9 @@ async fn run_list_is_paged_by_cursor_and_offset() {
     // A cursor is bound to its filter.
     let page = server.get("/api/executions?limit=3").await;
     let cursor = page.header("x-next-cursor").unwrap();
-    let reply = server
-        .get(&format!("/api/executions?status=FAILED&cursor={cursor}"))
-        .await;
+    let reply = server.get(&format!("/api/executions?status=FAILED&cursor={cursor}")).await;
     reply.assert_problem(ErrorCode::BadQuery);
-    server
-        .get("/api/executions?cursor=x")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/executions?cursor=x").await.assert_problem(ErrorCode::BadQuery);
 }
 
 #[tokio::test]
@@ -262,10 +215,7 @@ async fn run_list_is_filtered() {
         ("parent=x", ErrorCode::BadQuery),
         ("limit=-1", ErrorCode::OutOfRange),
     ] {
-        server
-            .get(&format!("/api/executions?{wrong}"))
-            .await
-            .assert_problem(code);
+        server.get(&format!("/api/executions?{wrong}")).await.assert_problem(code);
     }
 }
 
@@ -279,11 +229,8 @@ async fn run_list_hides_system_and_child_runs() {
     let child = child.text_at("/execution_id");
     let content = TWO_STEPS.replace("demo/two", "system/two");
     let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-    let post = async |path: &str, body| {
-        server
-            .call_with_token(&admin, Method::POST, path, body)
-            .await
-    };
+    let post =
+        async |path: &str, body| server.call_with_token(&admin, Method::POST, path, body).await;
     post("/api/catalog/register", json!({ "content": content })).await;
     let system_run = post("/api/execute", json!({ "path": "system/two" })).await;
     let system_run = system_run.text_at("/execution_id");
@@ -321,16 +268,12 @@ async fn large_result_is_previewed_and_resolved() {
     server.complete_command(&command, json!(null)).await;
     let command = server.lease_command().await;
     server.complete_command(&command, big.clone()).await;
-    let status = server
-        .get(&format!("/api/executions/{execution_id}/status"))
-        .await;
+    let status = server.get(&format!("/api/executions/{execution_id}/status")).await;
     assert_eq!(status.json_at("/result"), big);
     let events = format!("/api/executions/{execution_id}/events?type=call.done&step=last");
     let done = server.get(&events).await;
     let reference = done.text_at("/events/0/result/reference/ref");
-    let reply = server
-        .get(&format!("/api/result/resolve?ref={reference}"))
-        .await;
+    let reply = server.get(&format!("/api/result/resolve?ref={reference}")).await;
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert_eq!(reply.json(), big);
     let (head, _) = reference.rsplit_once('/').unwrap();
@@ -338,14 +281,8 @@ async fn large_result_is_previewed_and_resolved() {
         (String::new(), ErrorCode::BadQuery),
         ("?ref=x".to_owned(), ErrorCode::BadQuery),
         (format!("?ref={head}/7"), ErrorCode::NotFound),
-        (
-            "?ref=noetl://execution/7/result/a/8".to_owned(),
-            ErrorCode::NotFound,
-        ),
-        (
-            format!("?ref={}", reference.replace("/last/", "/first/")),
-            ErrorCode::NotFound,
-        ),
+        ("?ref=noetl://execution/7/result/a/8".to_owned(), ErrorCode::NotFound),
+        (format!("?ref={}", reference.replace("/last/", "/first/")), ErrorCode::NotFound),
     ] {
         let reply = server.get(&format!("/api/result/resolve{wrong}")).await;
         reply.assert_problem(code);
@@ -365,23 +302,15 @@ async fn reports_inactive_sandbox_layers() {
     let long = "x".repeat(301);
     for (name, missing) in [
         ("w1", &["seccomp (refused)"][..]),
-        (
-            "w2",
-            &["seccomp (refused)", "a pid namespace (refused)", &long],
-        ),
+        ("w2", &["seccomp (refused)", "a pid namespace (refused)", &long]),
         ("w3", &[]),
     ] {
-        let registered = server
-            .post("/api/worker/pool/register", worker(name, missing))
-            .await;
+        let registered = server.post("/api/worker/pool/register", worker(name, missing)).await;
         assert_eq!(registered.status, 200, "{}", registered.text);
     }
     let ready = server.get("/readyz").await;
     let expected = json!(["a pid namespace (refused)", "seccomp (refused)"]);
-    assert_eq!(
-        (ready.status, ready.json_at("/missing_protections")),
-        (200, expected)
-    );
+    assert_eq!((ready.status, ready.json_at("/missing_protections")), (200, expected));
     let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 1));
     let probe = super::build_request(Method::GET, "/readyz", "");
     let ready = server.send_from(stranger, probe).await;
@@ -445,9 +374,7 @@ async fn missing_table_makes_server_unready() {
     let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
     let store = PostgresStore::open(&options).await.unwrap();
     let server = super::start_server_on(Arc::new(store)).await;
-    database
-        .run_statement("DROP TABLE noetl.outbox CASCADE")
-        .unwrap();
+    database.run_statement("DROP TABLE noetl.outbox CASCADE").unwrap();
     let ready = server.get("/readyz").await;
     assert_eq!(ready.status, 503, "{}", ready.text);
     assert_eq!(ready.text_at("/checks/migrations"), "failed");

@@ -44,9 +44,7 @@ workflow:
 
 impl TestServer {
     async fn explain_execution(&self, execution_id: &str) -> Value {
-        let reply = self
-            .get(&format!("/api/executions/{execution_id}/explain"))
-            .await;
+        let reply = self.get(&format!("/api/executions/{execution_id}/explain")).await;
         assert!(is_ok(&reply), "{}", reply.text);
         reply.json()
     }
@@ -125,23 +123,14 @@ async fn explains_retry_delay() {
         assert_eq!(reported.text_at("/results/0/status"), "accepted");
     };
     report_progress(&[], 0).await;
-    assert_eq!(
-        format_waits(&server.explain_execution(&id).await),
-        ["lease start 1: is running"]
-    );
+    assert_eq!(format_waits(&server.explain_execution(&id).await), ["lease start 1: is running"]);
     // A repeated report counts once.
     for _ in 0..2 {
         report_progress(&[(1, HOUR_MS)], 0).await;
         let explained = server.explain_execution(&id).await;
         let wait = &explained["waiting_on"][0];
-        assert_eq!(
-            format_waits(&explained),
-            ["retry start 1: failed and waits for attempt 2"]
-        );
-        assert_eq!(
-            explained["summary"],
-            "step `start` failed and waits for attempt 2"
-        );
+        assert_eq!(format_waits(&explained), ["retry start 1: failed and waits for attempt 2"]);
+        assert_eq!(explained["summary"], "step `start` failed and waits for attempt 2");
         assert_eq!(wait["holders"], json!(["w1"]));
         let time = |key: &str| Timestamp::parse(wait[key].as_str().unwrap()).unwrap();
         let delay = time("until").duration_since(time("since"));
@@ -161,9 +150,7 @@ async fn explains_retry_delay() {
     let path = format!("/api/executions/{id}/events?step=start&limit=100");
     let events = server.get(&path).await.json();
     let types = events["events"].as_array().unwrap().iter();
-    let types: Vec<_> = types
-        .map(|event| event["event_type"].as_str().unwrap())
-        .collect();
+    let types: Vec<_> = types.map(|event| event["event_type"].as_str().unwrap()).collect();
     assert_eq!(
         types,
         [
@@ -205,29 +192,18 @@ async fn lists_each_wait_once() {
     assert_eq!(explained["waiting_on"][1]["holders"], json!(["ada"]));
 
     let signal = json!({ "name": "go", "key": "k1" });
-    let sent = server
-        .post(&format!("/api/executions/{id}/signal"), signal)
-        .await;
+    let sent = server.post(&format!("/api/executions/{id}/signal"), signal).await;
     assert!(is_ok(&sent), "{}", sent.text);
     let explained = server.explain_execution(&id).await;
     let last = format_waits(&explained).pop().unwrap();
-    assert_eq!(
-        last,
-        "join both 1: waits for `ask`, `work`, which may still lead to it"
-    );
+    assert_eq!(last, "join both 1: waits for `ask`, `work`, which may still lead to it");
 
-    let one = server
-        .get(&format!("/api/executions/{id}/explain?step=ask"))
-        .await;
+    let one = server.get(&format!("/api/executions/{id}/explain?step=ask")).await;
     assert_eq!(format_waits(&one.json()).len(), 1);
-    let none = server
-        .get(&format!("/api/executions/{id}/explain?step=nope"))
-        .await;
+    let none = server.get(&format!("/api/executions/{id}/explain?step=nope")).await;
     none.assert_problem(ErrorCode::NotFound);
 
-    server
-        .post(&format!("/api/executions/{id}/pause"), json!({}))
-        .await;
+    server.post(&format!("/api/executions/{id}/pause"), json!({})).await;
     let explained = server.explain_execution(&id).await;
     assert_eq!(explained["status"], "PAUSED");
     assert_eq!(
@@ -280,9 +256,7 @@ async fn completed_run_waits_for_nothing() {
     assert_eq!(explained["waiting_on"], json!([]));
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.starts_with("it completed after "), "{summary}");
-    let unknown = server
-        .get("/api/executions/7000000000000000000/explain")
-        .await;
+    let unknown = server.get("/api/executions/7000000000000000000/explain").await;
     unknown.assert_problem(ErrorCode::NotFound);
 }
 
@@ -293,19 +267,13 @@ async fn heartbeat_reports_drain_request() {
     let drained = server.post("/api/worker/pool/drain", name.clone()).await;
     drained.assert_problem(ErrorCode::NotFound);
     let worker = json!({ "name": "w1", "capacity": 4, "labels": { "pool_name": "shared" } });
-    server
-        .post("/api/worker/pool/register", worker.clone())
-        .await;
-    let heartbeat = server
-        .post("/api/worker/pool/heartbeat", name.clone())
-        .await;
+    server.post("/api/worker/pool/register", worker.clone()).await;
+    let heartbeat = server.post("/api/worker/pool/heartbeat", name.clone()).await;
     assert_eq!(heartbeat.json_at("/drain"), false);
     let drained = server.post("/api/worker/pool/drain", name.clone()).await;
     assert_eq!(drained.text_at("/status"), "draining");
     assert_eq!(drained.json_at("/capacity"), 4);
-    let heartbeat = server
-        .post("/api/worker/pool/heartbeat", name.clone())
-        .await;
+    let heartbeat = server.post("/api/worker/pool/heartbeat", name.clone()).await;
     assert_eq!(heartbeat.json_at("/drain"), true);
     let pools = server.get("/api/worker/pools").await;
     assert_eq!(pools.text_at("/items/0/status"), "draining");
@@ -326,10 +294,7 @@ async fn explains_past_state() {
     let then = server.get(&path).await;
     assert!(is_ok(&then), "{}", then.text);
     assert_eq!(then.json_at("/status"), "RUNNING");
-    assert_eq!(
-        format_waits(&then.json()),
-        ["command start 1: was issued and had not ended"]
-    );
+    assert_eq!(format_waits(&then.json()), ["command start 1: was issued and had not ended"]);
     assert_eq!(then.json_at("/cause"), initial["cause"]);
     // Selected by time: before the start there were no waits.
     let path = format!("/api/executions/{run}/explain?at=2020-01-01T00:00:00Z");
@@ -355,26 +320,19 @@ workflow:
 #[tokio::test]
 async fn explains_slot_holder() {
     let server = start_server().await;
-    let first = server
-        .start_playbook(LIMITED_PLAYBOOK, "demo/limited")
-        .await;
+    let first = server.start_playbook(LIMITED_PLAYBOOK, "demo/limited").await;
     let wait_until_held = async {
         while !format_waits(&server.explain_execution(&first).await)[0].starts_with("signal hold") {
             tokio::task::yield_now().await;
         }
     };
     let timeout = std::time::Duration::from_mins(1);
-    tokio::time::timeout(timeout, wait_until_held)
-        .await
-        .unwrap();
+    tokio::time::timeout(timeout, wait_until_held).await.unwrap();
     let body = json!({ "path": "demo/limited" });
     let second = server.post("/api/execute", body).await;
     let second = second.text_at("/execution_id");
     let explained = server.explain_execution(&second).await;
-    assert_eq!(
-        format_waits(&explained),
-        ["limit - 1: the run waits for one of 1 slots of `one`"]
-    );
+    assert_eq!(format_waits(&explained), ["limit - 1: the run waits for one of 1 slots of `one`"]);
     assert_eq!(explained["waiting_on"][0]["holders"], json!([first]));
 }
 
@@ -387,20 +345,14 @@ async fn explains_pool_by_workers_of_own_tenant() {
         let post = |path: &'static str, body: Value| {
             server.call_with_token(&token, Method::POST, path, body)
         };
-        post(
-            "/api/catalog/register",
-            json!({ "content": FAILING_PLAYBOOK }),
-        )
-        .await;
+        post("/api/catalog/register", json!({ "content": FAILING_PLAYBOOK })).await;
         let started = post("/api/execute", json!({ "path": "demo/fails" })).await;
         runs.push((token.clone(), started.text_at("/execution_id")));
     }
     let first_wait = async |index: usize| {
         let (token, run) = &runs[index];
         let path = format!("/api/executions/{run}/explain");
-        let reply = server
-            .call_with_token(token, Method::GET, &path, json!({}))
-            .await;
+        let reply = server.call_with_token(token, Method::GET, &path, json!({})).await;
         format_waits(&reply.json()).remove(0)
     };
     let expected_wait =

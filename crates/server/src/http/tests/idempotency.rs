@@ -64,9 +64,7 @@ async fn check_idempotent(
     body: Value,
 ) -> TestResponse {
     let key = format!("key of {path}");
-    let first = server
-        .send_with_key(method.clone(), path, &key, body.clone())
-        .await;
+    let first = server.send_with_key(method.clone(), path, &key, body.clone()).await;
     assert!(is_ok(&first), "{path}: {}", first.text);
     assert_eq!(first.header("idempotency-replayed"), None, "{path}");
     let again = server.send_with_key(method.clone(), path, &key, body).await;
@@ -84,13 +82,9 @@ async fn repeated_request_has_one_effect() {
     let server = start_server().await;
     let content = json!({ "content": TWO_STEPS });
     check_idempotent(&server, Method::POST, "/api/catalog/register", content).await;
-    let run = check_idempotent(
-        &server,
-        Method::POST,
-        "/api/execute",
-        json!({ "path": "demo/two" }),
-    )
-    .await;
+    let run =
+        check_idempotent(&server, Method::POST, "/api/execute", json!({ "path": "demo/two" }))
+            .await;
     assert_eq!(run.json_at("/commands_generated"), 1, "{}", run.text);
     let run = run.text_at("/execution_id");
     let batch = json!({ "executions": [{ "path": "demo/two" }, { "path": "demo/two" }] });
@@ -102,21 +96,9 @@ async fn repeated_request_has_one_effect() {
     assert_eq!(server.count_runs().await, 4);
     let before = server.count_events(&run).await;
     let signal = json!({ "name": "go", "payload": 1 });
-    check_idempotent(
-        &server,
-        Method::POST,
-        &action_path("signal"),
-        signal.clone(),
-    )
-    .await;
+    check_idempotent(&server, Method::POST, &action_path("signal"), signal.clone()).await;
     assert_eq!(server.count_events(&run).await, before + 1);
-    check_idempotent(
-        &server,
-        Method::POST,
-        &action_path("pause"),
-        json!({ "reason": "r" }),
-    )
-    .await;
+    check_idempotent(&server, Method::POST, &action_path("pause"), json!({ "reason": "r" })).await;
     check_idempotent(&server, Method::POST, &action_path("resume"), json!({})).await;
     assert_eq!(server.count_events(&run).await, before + 3);
     check_idempotent(&server, Method::POST, &action_path("cancel"), json!({})).await;
@@ -133,10 +115,7 @@ async fn repeated_request_has_one_effect() {
 #[tokio::test]
 async fn key_is_bound_to_route_and_canonical_body() {
     let server = start_server().await;
-    let (first, second) = (
-        server.start_two_steps().await,
-        server.start_two_steps().await,
-    );
+    let (first, second) = (server.start_two_steps().await, server.start_two_steps().await);
     let signal = |run: &str| format!("/api/executions/{run}/signal");
     let send = async |path: String, body: &'static str| {
         let mut request = build_request(Method::POST, &path, body);
@@ -165,13 +144,9 @@ async fn rejected_request_frees_its_key() {
     let server = start_server().await;
     let run = server.start_two_steps().await;
     let path = format!("/api/executions/{run}/signal");
-    let refused = server
-        .send_with_key(Method::POST, &path, "k", json!({ "nome": "go" }))
-        .await;
+    let refused = server.send_with_key(Method::POST, &path, "k", json!({ "nome": "go" })).await;
     refused.assert_problem(ErrorCode::Validation);
-    let sent = server
-        .send_with_key(Method::POST, &path, "k", json!({ "name": "go" }))
-        .await;
+    let sent = server.send_with_key(Method::POST, &path, "k", json!({ "name": "go" })).await;
     assert!(is_ok(&sent), "{}", sent.text);
     for key in ["", "k\u{e4}", &"k".repeat(256)] {
         server
@@ -243,9 +218,7 @@ async fn disconnected_client_does_not_abort_request() {
 #[tokio::test]
 async fn retried_follow_up_has_one_effect() {
     let server = start_server().await;
-    let run = server
-        .start_playbook(TWO_SIGNALS_PLAYBOOK, "demo/waits")
-        .await;
+    let run = server.start_playbook(TWO_SIGNALS_PLAYBOOK, "demo/waits").await;
     // Each request has one of these keys.
     let runtime_with_work_id = |number| {
         let work = EventId::new(number).unwrap();
@@ -253,17 +226,10 @@ async fn retried_follow_up_has_one_effect() {
     };
     let runtime = runtime_with_work_id(77);
     let id: ExecutionId = run.parse().unwrap();
-    let signal = |name: &str| SignalRequest {
-        name: name.into(),
-        key: None,
-        payload: None,
-    };
+    let signal = |name: &str| SignalRequest { name: name.into(), key: None, payload: None };
     let before = server.count_events(&run).await;
     for _ in 0..2 {
-        runtime
-            .send_signal(id, None, signal("other"))
-            .await
-            .unwrap();
+        runtime.send_signal(id, None, signal("other")).await.unwrap();
     }
     assert_eq!(server.count_events(&run).await, before + 1);
 
@@ -273,16 +239,11 @@ async fn retried_follow_up_has_one_effect() {
     let sent = runtime.broadcast_signal(None, signal("go")).await.unwrap();
     assert_eq!(sent.delivered, [id]);
     let again = runtime.broadcast_signal(None, signal("go")).await.unwrap();
-    assert_eq!(
-        (again.signal_id, again.delivered.len()),
-        (sent.signal_id, 0)
-    );
+    assert_eq!((again.signal_id, again.delivered.len()), (sent.signal_id, 0));
 
     let one = noetl_types::Json::object([("path", "demo/waits".into())]);
     let runs = server.count_runs().await;
-    let batch = || ExecuteBatchRequest {
-        executions: vec![one.clone(), one.clone()],
-    };
+    let batch = || ExecuteBatchRequest { executions: vec![one.clone(), one.clone()] };
     let runtime = runtime_with_work_id(79);
     let first = runtime.execute_batch(batch()).await.unwrap();
     let again = runtime.execute_batch(batch()).await.unwrap();

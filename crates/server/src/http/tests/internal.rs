@@ -59,22 +59,17 @@ impl TestServer {
     }
 
     pub(super) async fn internal_post(&self, path: &str, body: Value) -> Value {
-        let reply = self
-            .internal_request(Method::POST, path, &body.to_string())
-            .await;
+        let reply = self.internal_request(Method::POST, path, &body.to_string()).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.text);
         reply.json()
     }
 
     pub(super) async fn internal_post_response(&self, path: &str, body: Value) -> TestResponse {
-        self.internal_request(Method::POST, path, &body.to_string())
-            .await
+        self.internal_request(Method::POST, path, &body.to_string()).await
     }
 
     async fn pending_count(&self) -> Value {
-        let reply = self
-            .internal_request(Method::GET, "outbox/pending-count", "")
-            .await;
+        let reply = self.internal_request(Method::GET, "outbox/pending-count", "").await;
         assert_eq!(reply.status, 200, "{}", reply.text);
         reply.json()
     }
@@ -88,9 +83,7 @@ pub(super) fn internal_settings() -> HttpSettings {
 }
 
 async fn start_internal_server(fixture: &StoreFixture) -> TestServer {
-    fixture
-        .start_server(internal_settings(), |settings| settings.outbox = true)
-        .await
+    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
 }
 
 #[tokio::test]
@@ -98,13 +91,8 @@ async fn internal_api_requires_its_token() {
     let closed = start_server().await;
     for (method, path) in INTERNAL_ROUTES {
         let mut request = build_request(method.parse().unwrap(), path, "{}");
-        request
-            .headers_mut()
-            .insert(AUTHORIZATION, HeaderValue::from_static("Bearer x"));
-        closed
-            .send(request)
-            .await
-            .assert_problem(ErrorCode::NotReady);
+        request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static("Bearer x"));
+        closed.send(request).await.assert_problem(ErrorCode::NotReady);
     }
     let fixture = StoreFixture::in_memory();
     let open = start_internal_server(&fixture).await;
@@ -114,9 +102,7 @@ async fn internal_api_requires_its_token() {
             .await
             .assert_problem(ErrorCode::Forbidden);
         let mut wrong = build_request(method, path, "{}");
-        wrong
-            .headers_mut()
-            .insert(AUTHORIZATION, HeaderValue::from_static("Bearer the token"));
+        wrong.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static("Bearer the token"));
         open.send(wrong).await.assert_problem(ErrorCode::Forbidden);
     }
     let (_, unsupported) = INTERNAL_ROUTES.split_at(INTERNAL_ROUTES.len() - UNSUPPORTED_ROUTES);
@@ -128,10 +114,8 @@ async fn internal_api_requires_its_token() {
     }
     // An autoscaler authenticates with basic auth, from another machine.
     let mut basic = build_request(Method::GET, "/api/internal/outbox/pending-count", "");
-    let pair = base64::Engine::encode(
-        &base64::engine::general_purpose::STANDARD,
-        format!("keda:{TOKEN}"),
-    );
+    let pair =
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("keda:{TOKEN}"));
     let value = HeaderValue::from_str(&format!("Basic {pair}")).unwrap();
     basic.headers_mut().insert(AUTHORIZATION, value);
     let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
@@ -181,15 +165,11 @@ async fn outbox_rows_wait_until_marked() {
     on_every_store(async |fixture| {
         let server = start_internal_server(fixture).await;
         let execution_id: i64 = server.run_two_steps().await.parse().unwrap();
-        let log = server
-            .get(&format!("/api/executions/{execution_id}/events?limit=500"))
-            .await;
+        let log = server.get(&format!("/api/executions/{execution_id}/events?limit=500")).await;
         let events = log.json_at("/events").as_array().unwrap().len() as u64;
         assert!(events > 5, "{}", log.text);
         assert_eq!(server.pending_count().await, json!({ "pending": events }));
-        let first = server
-            .internal_post("outbox/claim", json!({ "limit": 2 }))
-            .await;
+        let first = server.internal_post("outbox/claim", json!({ "limit": 2 })).await;
         assert_eq!(first["claimed"], 2);
         assert_eq!(server.pending_count().await["pending"], events - 2);
         let row = &first["rows"][0];
@@ -203,17 +183,11 @@ async fn outbox_rows_wait_until_marked() {
         assert!(row["payload"].get("position").is_none(), "{row}");
         assert!(row["payload"].get("chain").is_none(), "{row}");
         // A limit is clamped, and an empty body means all defaults.
-        let third = server
-            .internal_post("outbox/claim", json!({ "limit": -3 }))
-            .await;
+        let third = server.internal_post("outbox/claim", json!({ "limit": -3 })).await;
         assert_eq!(third["claimed"], 1, "{third}");
-        let rest = server
-            .internal_request(Method::POST, "outbox/claim", "")
-            .await;
+        let rest = server.internal_request(Method::POST, "outbox/claim", "").await;
         assert_eq!(rest.json_at("/claimed"), events - 3);
-        let none = server
-            .internal_post("outbox/claim", json!({ "limit": 1_000_000 }))
-            .await;
+        let none = server.internal_post("outbox/claim", json!({ "limit": 1_000_000 })).await;
         assert_eq!(none, json!({ "rows": [], "claimed": 0 }));
         let mut rows = first["rows"].as_array().unwrap().clone();
         rows.extend(third["rows"].as_array().unwrap().clone());
@@ -232,22 +206,15 @@ async fn check_marking(server: &TestServer, rows: &[Value]) {
     let marked = server.internal_post("outbox/mark-published", stale).await;
     assert_eq!(marked, json!({ "marked": 0 }));
     let current = json!({ "outbox_ids": ids, "attempts": vec![1; ids.len()] });
-    let marked = server
-        .internal_post("outbox/mark-published", current.clone())
-        .await;
+    let marked = server.internal_post("outbox/mark-published", current.clone()).await;
     assert_eq!(marked["marked"], ids.len());
     let again = server.internal_post("outbox/mark-published", current).await;
     assert_eq!(again["marked"], 0);
     let failed = json!({ "outbox_id": ids[0], "error": "late", "attempts": 1 });
     let failed = server.internal_post("outbox/mark-failed", failed).await;
     assert_eq!(failed, json!({ "marked": false, "available_at_in": 0 }));
-    for wrong in [
-        json!({ "outbox_ids": [] }),
-        json!({ "outbox_ids": ids, "attempts": [1] }),
-    ] {
-        let refused = server
-            .internal_post_response("outbox/mark-published", wrong)
-            .await;
+    for wrong in [json!({ "outbox_ids": [] }), json!({ "outbox_ids": ids, "attempts": [1] })] {
+        let refused = server.internal_post_response("outbox/mark-published", wrong).await;
         refused.assert_problem(ErrorCode::OutOfRange);
         assert_eq!(refused.status, 400);
     }
@@ -265,26 +232,18 @@ async fn failing_row_backs_off_and_dies() {
         server.start_two_steps().await;
         for wrong in [0, -1, 3601] {
             let body = json!({ "outbox_id": 1, "error": "x", "max_delay_seconds": wrong });
-            let refused = server
-                .internal_post_response("outbox/mark-failed", body)
-                .await;
+            let refused = server.internal_post_response("outbox/mark-failed", body).await;
             refused.assert_problem(ErrorCode::OutOfRange);
         }
-        let claimed = server
-            .internal_post("outbox/claim", json!({ "limit": 1 }))
-            .await;
+        let claimed = server.internal_post("outbox/claim", json!({ "limit": 1 })).await;
         let id = &claimed["rows"][0]["outbox_id"];
         // The delay follows from the request. 0 is not a fence.
         let body = json!({ "outbox_id": id, "error": "ü".repeat(3000), "attempts": 0 });
-        let failed = server
-            .internal_post("outbox/mark-failed", body.clone())
-            .await;
+        let failed = server.internal_post("outbox/mark-failed", body.clone()).await;
         assert_eq!(failed, json!({ "marked": true, "available_at_in": 1 }));
         let again = server.internal_post("outbox/mark-failed", body).await;
         assert_eq!(again, json!({ "marked": false, "available_at_in": 0 }));
-        let list = server
-            .internal_request(Method::GET, "outbox?status=failed", "")
-            .await;
+        let list = server.internal_request(Method::GET, "outbox?status=failed", "").await;
         let error = list.text_at("/rows/0/last_error");
         assert_eq!(error.chars().count(), 2000);
         let claimed = claim_until_present(&server, id).await;
@@ -302,9 +261,7 @@ async fn failing_row_backs_off_and_dies() {
 /// Claims until the row is returned, which takes a second or two.
 async fn claim_until_present(server: &TestServer, id: &Value) -> Value {
     for _ in 0..600 {
-        let claimed = server
-            .internal_post("outbox/claim", json!({ "limit": 1000 }))
-            .await;
+        let claimed = server.internal_post("outbox/claim", json!({ "limit": 1000 })).await;
         let rows = claimed["rows"].as_array().unwrap();
         if let Some(row) = rows.iter().find(|row| row["outbox_id"] == *id) {
             return row.clone();
@@ -315,43 +272,27 @@ async fn claim_until_present(server: &TestServer, id: &Value) -> Value {
 }
 
 async fn check_dead_rows(server: &TestServer, id: &Value) {
-    let dead = server
-        .internal_request(Method::GET, "outbox/dead", "")
-        .await;
+    let dead = server.internal_request(Method::GET, "outbox/dead", "").await;
     assert_eq!(dead.json_at("/rows/0/outbox_id"), *id);
     assert_eq!(dead.text_at("/rows/0/status"), "DEAD");
     assert_eq!(dead.text_at("/rows/0/last_error"), "again");
     let ids = json!({ "outbox_ids": [id] });
     let replayed = server.internal_post("outbox/replay", ids.clone()).await;
     assert_eq!(replayed["changed"], 1);
-    assert_eq!(
-        server.internal_post("outbox/discard", ids.clone()).await["changed"],
-        0
-    );
+    assert_eq!(server.internal_post("outbox/discard", ids.clone()).await["changed"], 0);
     let row = claim_until_present(server, id).await;
     // The attempt number keeps growing, so earlier claims never match it.
     assert_eq!(row["attempts"], 3);
     for attempts in [3, 4] {
         let body = json!({ "outbox_id": id, "error": "no", "attempts": attempts });
-        assert_eq!(
-            server.internal_post("outbox/mark-failed", body).await["marked"],
-            true
-        );
+        assert_eq!(server.internal_post("outbox/mark-failed", body).await["marked"], true);
         if attempts == 3 {
             claim_until_present(server, id).await;
         }
     }
-    assert_eq!(
-        server.internal_post("outbox/discard", ids.clone()).await["changed"],
-        1
-    );
-    assert_eq!(
-        server.internal_post("outbox/replay", ids).await["changed"],
-        0
-    );
-    let refused = server
-        .internal_post_response("outbox/replay", json!({ "outbox_ids": [] }))
-        .await;
+    assert_eq!(server.internal_post("outbox/discard", ids.clone()).await["changed"], 1);
+    assert_eq!(server.internal_post("outbox/replay", ids).await["changed"], 0);
+    let refused = server.internal_post_response("outbox/replay", json!({ "outbox_ids": [] })).await;
     refused.assert_problem(ErrorCode::OutOfRange);
 }
 
@@ -424,30 +365,17 @@ async fn projects_events_once_and_quarantines_invalid() {
 
 async fn check_rejected_list(server: &TestServer) {
     let page = async |query: &str| {
-        let reply = server
-            .internal_request(Method::GET, &format!("quarantine{query}"), "")
-            .await;
+        let reply = server.internal_request(Method::GET, &format!("quarantine{query}"), "").await;
         assert_eq!(reply.status, 200, "{}", reply.text);
         let list = reply.json();
         let rows = list["rows"].as_array().unwrap();
-        let codes: Vec<_> = rows
-            .iter()
-            .map(|row| row["code"].as_str().unwrap().to_owned())
-            .collect();
+        let codes: Vec<_> =
+            rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();
         (codes, list)
     };
     let (all, list) = page("").await;
-    let expected = [
-        "missing_execution_id",
-        "bad_value",
-        "id_in_future",
-        "bad_value",
-    ];
-    assert_eq!(
-        all[..4],
-        expected,
-        "each is listed once, however often it was sent: {list}"
-    );
+    let expected = ["missing_execution_id", "bad_value", "id_in_future", "bad_value"];
+    assert_eq!(all[..4], expected, "each is listed once, however often it was sent: {list}");
     assert_eq!(all[4..], ["id_conflict", "tenant_mismatch"]);
     assert_eq!(list.get("next_after"), None);
     assert_eq!(list["rows"][3]["raw"], "\"no event\"");
@@ -457,9 +385,7 @@ async fn check_rejected_list(server: &TestServer) {
     let after = list["next_after"].as_i64().unwrap();
     let (rest, _) = page(&format!("?limit=5&after={after}")).await;
     assert_eq!([first, rest].concat(), all);
-    let invalid = server
-        .internal_request(Method::GET, "quarantine?odd=1", "")
-        .await;
+    let invalid = server.internal_request(Method::GET, "quarantine?odd=1", "").await;
     invalid.assert_problem(ErrorCode::BadQuery);
 }
 
@@ -511,13 +437,9 @@ async fn projected_events_belong_to_token_tenant() {
                 json!({ "event_id": event, "execution_id": run, "event_type": "step.enter" });
             let path = "/api/internal/events/project";
             let body = json!({ "events": [event.clone()] });
-            let copied = server
-                .call_with_token(token, Method::POST, path, body)
-                .await;
+            let copied = server.call_with_token(token, Method::POST, path, body).await;
             let path = "/api/internal/events/materialize";
-            let reply = server
-                .call_with_token(token, Method::POST, path, json!([event]))
-                .await;
+            let reply = server.call_with_token(token, Method::POST, path, json!([event])).await;
             let [code, same] =
                 [&copied, &reply].map(|reply| reply.json()["rejected"][0]["code"].clone());
             assert_eq!(code, same, "{}", reply.text);
@@ -533,26 +455,13 @@ async fn projected_events_belong_to_token_tenant() {
         assert_eq!(owner(acme_run).await.as_deref(), Some("acme"));
         assert_eq!(project_event(TOKEN, id[3], default_run).await.0, 1);
         assert_eq!(owner(default_run).await.as_deref(), Some("default"));
-        assert_eq!(
-            project_event(&acme, id[4], default_run).await,
-            (json!(0), refused.clone())
-        );
-        assert_eq!(
-            project_event(&operator, id[5], acme_run).await,
-            (json!(0), refused)
-        );
+        assert_eq!(project_event(&acme, id[4], default_run).await, (json!(0), refused.clone()));
+        assert_eq!(project_event(&operator, id[5], acme_run).await, (json!(0), refused));
         assert_eq!(project_event(TOKEN, id[6], acme_run).await.0, 1);
         let advance = "/api/internal/projection/advance";
         let both = json!({ "execution_ids": [default_run, acme_run] });
-        let reply = server
-            .call_with_token(&acme, Method::POST, advance, both)
-            .await;
-        assert_eq!(
-            reply.json_at("/failed/0/execution_id"),
-            default_run,
-            "{}",
-            reply.text
-        );
+        let reply = server.call_with_token(&acme, Method::POST, advance, both).await;
+        assert_eq!(reply.json_at("/failed/0/execution_id"), default_run, "{}", reply.text);
         assert_eq!(reply.json_at("/advanced/0/execution_id"), acme_run);
         assert_eq!(reply.json_at("/advanced/0/events"), 2);
     })
@@ -582,12 +491,7 @@ async fn check_row_rebuild(server: &TestServer, executions: [i64; 2]) {
         wrong_views[3].ended_at = Some(row.facts.started_at);
         for wrong in wrong_views {
             let version = row.head.version;
-            assert!(
-                store
-                    .rewrite_execution_view(id, version, wrong)
-                    .await
-                    .unwrap()
-            );
+            assert!(store.rewrite_execution_view(id, version, wrong).await.unwrap());
             let answer = json!({ "execution_ids": [id.get()] });
             let answer = server.internal_post("projection/advance", answer).await;
             assert_eq!(answer["failed"], json!([]), "{answer}");
@@ -604,16 +508,11 @@ async fn check_materialized_workers(server: &TestServer, execution_id: i64) {
           "payload": { "rows": 3 } },
         { "step": "load", "name": "step.exit" },
     ]);
-    let answer = server
-        .internal_post("events/materialize", events.clone())
-        .await;
+    let answer = server.internal_post("events/materialize", events.clone()).await;
     assert_eq!(answer["materialized"], 1, "{answer}");
     assert_eq!(answer["rejected"][0]["code"], "missing_execution_id");
     let again = server.internal_post("events/materialize", events).await;
-    assert_eq!(
-        (&again["materialized"], &again["duplicates"]),
-        (&json!(0), &json!(1))
-    );
+    assert_eq!((&again["materialized"], &again["duplicates"]), (&json!(0), &json!(1)));
     let advanced = json!({ "execution_ids": [7, execution_id.to_string()] });
     let advanced = server.internal_post("projection/advance", advanced).await;
     assert_eq!(
@@ -626,9 +525,8 @@ async fn check_materialized_workers(server: &TestServer, execution_id: i64) {
     let advanced = server.internal_post("projection/advance", advanced).await;
     assert_eq!(advanced["advanced"][0]["execution_id"], local_run);
     check_row_rebuild(server, [execution_id, local_run]).await;
-    let none = server
-        .internal_post_response("projection/advance", json!({ "execution_ids": [] }))
-        .await;
+    let none =
+        server.internal_post_response("projection/advance", json!({ "execution_ids": [] })).await;
     none.assert_problem(ErrorCode::OutOfRange);
 }
 
@@ -641,10 +539,7 @@ fn dashboard_metrics() -> std::collections::BTreeSet<String> {
     let is_name_char = |character: char| character.is_ascii_lowercase() || character == '_';
     targets
         .flat_map(|target| {
-            target["expr"]
-                .as_str()
-                .unwrap()
-                .split(move |character| !is_name_char(character))
+            target["expr"].as_str().unwrap().split(move |character| !is_name_char(character))
         })
         .filter(|name| name.starts_with("noetl_"))
         .map(str::to_owned)
@@ -657,9 +552,7 @@ async fn all_dashboard_metrics_exist() {
     let server = start_internal_server(&fixture).await;
     server.run_two_steps().await;
     server.start_two_steps().await;
-    server
-        .internal_post("events/project", json!({ "events": ["no event"] }))
-        .await;
+    server.internal_post("events/project", json!({ "events": ["no event"] })).await;
     server.internal_post("cleanup/purge", json!({})).await;
     let metrics = server.get("/metrics").await;
     let names = dashboard_metrics();

@@ -33,9 +33,7 @@ impl IssuedSecretSetup {
         let admin = [Scope::CatalogWrite, Scope::CredAdmin];
         let admin = create_token(&server.runtime, "acme", &admin).await;
         let post = async |token: &str, path: &str, body: Value| {
-            let reply = server
-                .call_with_token(token, Method::POST, path, body)
-                .await;
+            let reply = server.call_with_token(token, Method::POST, path, body).await;
             assert!(is_ok(&reply), "{path}: {}", reply.text);
             reply
         };
@@ -53,25 +51,14 @@ impl IssuedSecretSetup {
         let command = leased.json_at("/commands/0");
         let issued =
             format!("/api/credentials/api_main?include_data=true&execution_id={run}&worker_id=w1");
-        let issued = server
-            .call_with_token(&worker, Method::GET, &issued, json!({}))
-            .await;
+        let issued = server.call_with_token(&worker, Method::GET, &issued, json!({})).await;
         assert!(is_ok(&issued), "{}", issued.text);
-        Self {
-            server,
-            worker,
-            user,
-            catalog_id,
-            run,
-            command,
-        }
+        Self { server, worker, user, catalog_id, run, command }
     }
 
     async fn read_events(&self, run: &str) -> TestResponse {
         let events = format!("/api/executions/{run}/events?limit=500");
-        let events = self
-            .server
-            .call_with_token(&self.user, Method::GET, &events, json!({}));
+        let events = self.server.call_with_token(&self.user, Method::GET, &events, json!({}));
         let events = events.await;
         assert!(is_ok(&events), "{}", events.text);
         events
@@ -81,22 +68,16 @@ impl IssuedSecretSetup {
     async fn start_child_with_payload(&self, token: &str, payload: Value) -> String {
         let run = &self.run;
         let body = json!({ "path": "demo/names", "parent_execution_id": run, "payload": payload });
-        let started = self
-            .server
-            .call_with_token(token, Method::POST, "/api/execute", body);
+        let started = self.server.call_with_token(token, Method::POST, "/api/execute", body);
         let started = started.await;
         assert!(is_ok(&started), "{}", started.text);
-        self.read_events(&started.text_at("/execution_id"))
-            .await
-            .text
+        self.read_events(&started.text_at("/execution_id")).await.text
     }
 
     async fn report_result(&self, result: &Value) -> String {
         let path = "/api/commands/report";
         let report = completed_report(&self.command, result);
-        let reply = self
-            .server
-            .call_with_token(&self.worker, Method::POST, path, report);
+        let reply = self.server.call_with_token(&self.worker, Method::POST, path, report);
         let reply = reply.await;
         assert!(is_ok(&reply), "{}", reply.text);
         self.read_events(&self.run).await.text
@@ -109,9 +90,7 @@ async fn redacts_issued_secrets_in_worker_payloads_only() {
     let prefix_text = format!("{}{}", "many words ".repeat(100), &SECRET[..8]);
     let payload =
         json!({ "whole": SECRET, "cut": prefix_text, "marked": format!("{}…", &SECRET[..8]) });
-    let by_user = setup
-        .start_child_with_payload(&setup.user, payload.clone())
-        .await;
+    let by_user = setup.start_child_with_payload(&setup.user, payload.clone()).await;
     assert!(!by_user.contains("[REDACTED]"), "{by_user}");
     let by_worker = setup.start_child_with_payload(&setup.worker, payload).await;
     assert!(!by_worker.contains(SECRET), "{by_worker}");
@@ -129,13 +108,9 @@ async fn rejected_keychain_entry_is_not_redacted() {
         "execution_id": setup.run,
         "data": { "token": "never-kept-1", "more": "x".repeat(70_000) },
     });
-    let put = setup
-        .server
-        .call_with_token(&setup.worker, Method::POST, &path, large);
+    let put = setup.server.call_with_token(&setup.worker, Method::POST, &path, large);
     put.await.assert_problem(ErrorCode::TooLarge);
-    let log = setup
-        .report_result(&json!({ "output": "never-kept-1" }))
-        .await;
+    let log = setup.report_result(&json!({ "output": "never-kept-1" })).await;
     assert!(log.contains("never-kept-1"), "{log}");
 }
 
@@ -149,12 +124,6 @@ async fn public_credential_fields_are_not_redacted() {
     let setup = IssuedSecretSetup::with_credential(credential).await;
     let result = json!({ "rows": ["analytics", "reporting", "unheard-of", SECRET] });
     let log = setup.report_result(&result).await;
-    assert!(
-        !log.contains(SECRET) && !log.contains("unheard-of"),
-        "{log}"
-    );
-    assert!(
-        log.contains("analytics") && log.contains("reporting"),
-        "{log}"
-    );
+    assert!(!log.contains(SECRET) && !log.contains("unheard-of"), "{log}");
+    assert!(log.contains("analytics") && log.contains("reporting"), "{log}");
 }

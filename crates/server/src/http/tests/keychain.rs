@@ -52,10 +52,7 @@ async fn start_keychain_server(
         secret_audit_required: false,
         ..Settings::default()
     };
-    let http = HttpSettings {
-        is_dev,
-        ..super::internal::internal_settings()
-    };
+    let http = HttpSettings { is_dev, ..super::internal::internal_settings() };
     let runtime = Runtime::open(store, clock, settings).await.unwrap();
     server_from_runtime(runtime, &http)
 }
@@ -74,9 +71,7 @@ async fn register_playbook(server: &TestServer) -> String {
 }
 
 async fn send_delete(server: &TestServer, path: &str) -> TestResponse {
-    server
-        .send(super::build_request(Method::DELETE, path, ""))
-        .await
+    server.send(super::build_request(Method::DELETE, path, "")).await
 }
 
 /// Asserts that the list of three entries comes in pages and contains no secrets.
@@ -92,10 +87,7 @@ async fn assert_list_has_pages_without_secrets(server: &TestServer, catalog_id: 
     for reply in [&listed, &rest] {
         assert!(!reply.text.contains(SECRET) && !reply.text.contains(REFRESH_TOKEN));
     }
-    server
-        .get(&format!("{list}?cursor=x"))
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get(&format!("{list}?cursor=x")).await.assert_problem(ErrorCode::BadQuery);
 }
 
 #[tokio::test]
@@ -119,21 +111,12 @@ async fn entry_is_encrypted_and_found_by_scope() {
             let stored = server.post(&path, put).await;
             assert!(is_ok(&stored), "{}", stored.text);
             assert_eq!(stored.text_at("/status"), "success");
-            assert_eq!(
-                stored.text_at("/cache_key"),
-                format!("api:{catalog_id}:{suffix}")
-            );
+            assert_eq!(stored.text_at("/cache_key"), format!("api:{catalog_id}:{suffix}"));
             let query_path = format!("{path}?scope_type={scope}&execution_id={execution_id}");
             let found = server.get(&query_path).await;
             assert_eq!(found.text_at("/status"), "found");
-            assert_eq!(
-                found.json_at("/data"),
-                json!({ "token": SECRET, "of": scope })
-            );
-            assert_eq!(
-                found.json_at("/renew_config"),
-                json!({ "secret": REFRESH_TOKEN })
-            );
+            assert_eq!(found.json_at("/data"), json!({ "token": SECRET, "of": scope }));
+            assert_eq!(found.json_at("/renew_config"), json!({ "secret": REFRESH_TOKEN }));
             assert_eq!(found.text_at("/scope_type"), *scope);
             assert_eq!(found.json_at("/auto_renew"), true);
             assert_eq!(found.json_at("/expires_at"), stored.json_at("/expires_at"));
@@ -142,29 +125,18 @@ async fn entry_is_encrypted_and_found_by_scope() {
             let query_path = format!("{path}?scope_type={scope}");
             let none = server.get(&query_path).await;
             assert_eq!(none.text_at("/status"), "not_found");
-            assert_eq!(
-                none.text_at("/cache_key"),
-                format!("api:{catalog_id}:{suffix}")
-            );
+            assert_eq!(none.text_at("/cache_key"), format!("api:{catalog_id}:{suffix}"));
         }
         // The stored rows are encrypted.
-        let all = fixture
-            .store
-            .list_keychain_entries(KeychainFilter::default(), PageLimit::MAX);
+        let all = fixture.store.list_keychain_entries(KeychainFilter::default(), PageLimit::MAX);
         let rows = all.await.unwrap();
         assert_eq!(rows.len(), scopes.len());
         let rows = format!("{rows:?}");
-        assert!(
-            !rows.contains(SECRET) && !rows.contains(REFRESH_TOKEN),
-            "{rows}"
-        );
+        assert!(!rows.contains(SECRET) && !rows.contains(REFRESH_TOKEN), "{rows}");
         assert_list_has_pages_without_secrets(&server, &catalog_id).await;
         let deleted = send_delete(&server, &path).await;
         assert_eq!(deleted.text_at("/status"), "deleted");
-        assert_eq!(
-            send_delete(&server, &path).await.text_at("/status"),
-            "not_found"
-        );
+        assert_eq!(send_delete(&server, &path).await.text_at("/status"), "not_found");
         assert_eq!(server.get(&path).await.text_at("/status"), "not_found");
     })
     .await;
@@ -185,9 +157,7 @@ async fn expired_entry_is_reported_until_swept() {
         assert_eq!(expired.text_at("/status"), "expired");
         assert!(!expired.text.contains(SECRET), "{}", expired.text);
         assert_eq!(expired.text_at("/renew_config/secret"), REFRESH_TOKEN);
-        let deleted = fixture
-            .store
-            .delete_expired(GcTarget::Keychain, clock.now(), PageLimit::MAX);
+        let deleted = fixture.store.delete_expired(GcTarget::Keychain, clock.now(), PageLimit::MAX);
         assert_eq!(deleted.await.unwrap(), 1);
         assert_eq!(server.get(&path).await.text_at("/status"), "not_found");
     })
@@ -200,54 +170,28 @@ async fn rejects_out_of_bounds_entries() {
     let catalog_id = register_playbook(&server).await;
     let path = format!("/api/keychain/{catalog_id}/api");
     let before = clock.now();
-    let stored = server
-        .post(&path, json!({ "data": 1, "expires_in": 9_000_000_000_u64 }))
-        .await;
+    let stored = server.post(&path, json!({ "data": 1, "expires_in": 9_000_000_000_u64 })).await;
     let end = Timestamp::parse(&stored.text_at("/expires_at")).unwrap();
-    assert!(
-        end.duration_since(before) < Millis::from_days(31),
-        "{}",
-        stored.text
-    );
+    assert!(end.duration_since(before) < Millis::from_days(31), "{}", stored.text);
     let fixed_expiry = json!({ "data": 1, "expires_at": "2001-02-03T04:05:06" });
     let stored = server.post(&path, fixed_expiry).await;
-    assert!(
-        stored
-            .text_at("/expires_at")
-            .starts_with("2001-02-03T04:05:06")
-    );
+    assert!(stored.text_at("/expires_at").starts_with("2001-02-03T04:05:06"));
     assert_eq!(server.get(&path).await.text_at("/status"), "expired");
-    for wrong in [
-        json!({ "data": 1, "expires_at": "tomorrow" }),
-        json!({ "data": 1, "scope_type": "wide" }),
-    ] {
-        server
-            .post(&path, wrong)
-            .await
-            .assert_problem(ErrorCode::Validation);
+    for wrong in
+        [json!({ "data": 1, "expires_at": "tomorrow" }), json!({ "data": 1, "scope_type": "wide" })]
+    {
+        server.post(&path, wrong).await.assert_problem(ErrorCode::Validation);
     }
     let large = json!({ "data": "x".repeat(65 << 10) });
-    server
-        .post(&path, large)
-        .await
-        .assert_problem(ErrorCode::TooLarge);
+    server.post(&path, large).await.assert_problem(ErrorCode::TooLarge);
     let unknown_run =
         json!({ "data": 1, "scope_type": "local", "execution_id": "7000000000000000000" });
-    server
-        .post(&path, unknown_run)
-        .await
-        .assert_problem(ErrorCode::NotFound);
+    server.post(&path, unknown_run).await.assert_problem(ErrorCode::NotFound);
     let long = format!("/api/keychain/{catalog_id}/{}", "n".repeat(256));
     let refused = server.post(&long, json!({ "data": 1 })).await;
     refused.assert_problem(ErrorCode::Validation);
-    server
-        .get("/api/keychain/x/api")
-        .await
-        .assert_problem(ErrorCode::BadId);
-    server
-        .get("/api/keychain/catalog/x")
-        .await
-        .assert_problem(ErrorCode::BadId);
+    server.get("/api/keychain/x/api").await.assert_problem(ErrorCode::BadId);
+    server.get("/api/keychain/catalog/x").await.assert_problem(ErrorCode::BadId);
 }
 
 #[tokio::test]
@@ -365,13 +309,10 @@ async fn platform_rotates_all_tenants_and_reports_unused_keys() {
 
 #[tokio::test]
 async fn wallet_without_key_is_not_ready() {
-    let server = StoreFixture::in_memory()
-        .start_server(super::internal::internal_settings(), |_| ())
-        .await;
-    for (method, path) in [
-        (Method::POST, "wallet/rotate-kek"),
-        (Method::GET, "wallet/key-status"),
-    ] {
+    let server =
+        StoreFixture::in_memory().start_server(super::internal::internal_settings(), |_| ()).await;
+    for (method, path) in [(Method::POST, "wallet/rotate-kek"), (Method::GET, "wallet/key-status")]
+    {
         let refused = server.internal_request(method, path, "").await;
         refused.assert_problem(ErrorCode::NotReady);
     }

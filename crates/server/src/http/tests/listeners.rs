@@ -47,9 +47,7 @@ async fn public_listener_hides_internal_api() {
     let admin = create_token(&public.runtime, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(&route.path);
-        let as_admin = public
-            .call_with_token(&admin, method.clone(), &path, json!({}))
-            .await;
+        let as_admin = public.call_with_token(&admin, method.clone(), &path, json!({})).await;
         if !is_internal_path(&path) {
             let is_unrouted = as_admin.text.contains("no such path");
             assert!(!is_unrouted, "{method} {path}: {}", as_admin.text);
@@ -71,18 +69,14 @@ async fn internal_listener_serves_only_internal_api() {
     let admin = create_token(&internal.runtime, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(&route.path);
-        let anonymous = internal
-            .send(build_request(method.clone(), &path, "{}"))
-            .await;
+        let anonymous = internal.send(build_request(method.clone(), &path, "{}")).await;
         if is_internal_path(&path) {
             anonymous.assert_problem(ErrorCode::Forbidden);
         } else if matches!(&*path, "/livez" | "/readyz") {
             assert!(is_ok(&anonymous), "{path}: {}", anonymous.text);
         } else {
             anonymous.assert_problem(ErrorCode::Unauthenticated);
-            let reply = internal
-                .call_with_token(&admin, method, &path, json!({}))
-                .await;
+            let reply = internal.call_with_token(&admin, method, &path, json!({})).await;
             reply.assert_problem(ErrorCode::NotFound);
         }
     }
@@ -135,12 +129,8 @@ async fn serves_all_configured_listeners() {
     let internal = listeners.internal.as_ref().map(address).unwrap();
     let metrics = listeners.metrics.as_ref().map(address).unwrap();
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve_http(
-        runtime,
-        listeners,
-        secured_listener_settings(),
-        shutdown.clone(),
-    ));
+    let server =
+        tokio::spawn(serve_http(runtime, listeners, secured_listener_settings(), shutdown.clone()));
     for (address, path, status) in [
         (public, "/livez", "200"),
         (public, "/metrics", "401"),
@@ -165,21 +155,10 @@ async fn rejects_public_listeners_without_tls() {
     let bind_local = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (internal, metrics) in [(bind_public().await, None), (None, bind_public().await)] {
         let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
-        let listeners = HttpListeners {
-            public: bind_local().await,
-            internal,
-            metrics,
-        };
-        let result = serve_http(
-            runtime,
-            listeners,
-            secured_listener_settings(),
-            CancellationToken::new(),
-        )
-        .await;
-        assert!(
-            matches!(result, Err(ServeError::Plaintext(_))),
-            "{result:?}"
-        );
+        let listeners = HttpListeners { public: bind_local().await, internal, metrics };
+        let result =
+            serve_http(runtime, listeners, secured_listener_settings(), CancellationToken::new())
+                .await;
+        assert!(matches!(result, Err(ServeError::Plaintext(_))), "{result:?}");
     }
 }

@@ -36,24 +36,12 @@ async fn execution_count(server: &TestServer, status: &str) -> Option<String> {
 async fn execution_count_returns_to_zero() {
     let server = start_server().await;
     let execution_id = server.start_two_steps().await;
-    assert_eq!(
-        execution_count(&server, "RUNNING").await.as_deref(),
-        Some("1")
-    );
-    assert_eq!(
-        execution_count(&server, "CANCELLED").await.as_deref(),
-        Some("0")
-    );
+    assert_eq!(execution_count(&server, "RUNNING").await.as_deref(), Some("1"));
+    assert_eq!(execution_count(&server, "CANCELLED").await.as_deref(), Some("0"));
     let cancel = format!("/api/executions/{execution_id}/cancel");
     assert!(is_ok(&server.post(&cancel, json!({})).await));
-    assert_eq!(
-        execution_count(&server, "RUNNING").await.as_deref(),
-        Some("0")
-    );
-    assert_eq!(
-        execution_count(&server, "CANCELLED").await.as_deref(),
-        Some("1")
-    );
+    assert_eq!(execution_count(&server, "RUNNING").await.as_deref(), Some("0"));
+    assert_eq!(execution_count(&server, "CANCELLED").await.as_deref(), Some("1"));
 }
 
 #[tokio::test]
@@ -70,15 +58,10 @@ async fn check_count_of_all_tenants(fixture: &StoreFixture) {
         ("/api/catalog/register", json!({ "content": TWO_STEPS })),
         ("/api/execute", json!({ "path": "demo/two" })),
     ] {
-        let reply = server
-            .call_with_token(&other, Method::POST, path, body)
-            .await;
+        let reply = server.call_with_token(&other, Method::POST, path, body).await;
         assert!(is_ok(&reply), "{}", reply.text);
     }
-    assert_eq!(
-        execution_count(&server, "RUNNING").await.as_deref(),
-        Some("2")
-    );
+    assert_eq!(execution_count(&server, "RUNNING").await.as_deref(), Some("2"));
 }
 
 #[tokio::test]
@@ -95,10 +78,7 @@ async fn scrape_works_without_store() {
     assert_eq!(execution_count(&server, "RUNNING").await, None);
     assert_eq!(metric_value(&server, pending).await, None);
     is_broken.store(false, Ordering::SeqCst);
-    assert_eq!(
-        execution_count(&server, "RUNNING").await.as_deref(),
-        Some("1")
-    );
+    assert_eq!(execution_count(&server, "RUNNING").await.as_deref(), Some("1"));
 }
 
 /// Single-line metrics that are read from the store.
@@ -122,15 +102,8 @@ async fn unknown_values_are_omitted() {
             assert_eq!(value.is_none(), broken, "{name}: {value:?}");
         }
         // Metrics of the process itself are still reported.
-        for name in [
-            "noetl_event_stream_published_total",
-            "noetl_event_stream_is_publisher",
-        ] {
-            assert_eq!(
-                metric_value(&server, name).await.as_deref(),
-                Some("0"),
-                "{name}"
-            );
+        for name in ["noetl_event_stream_published_total", "noetl_event_stream_is_publisher"] {
+            assert_eq!(metric_value(&server, name).await.as_deref(), Some("0"), "{name}");
         }
     }
 }
@@ -145,26 +118,14 @@ async fn slow_metric_does_not_drop_others() {
         Call::FindStreamCursor,
     ];
     for slow in slow {
-        let plan = Box::new(move |call| {
-            if call == slow {
-                Fault::Hang
-            } else {
-                Fault::None
-            }
-        });
+        let plan = Box::new(move |call| if call == slow { Fault::Hang } else { Fault::None });
         let store = FaultyStore::new(MemoryStore::new(), plan);
         let server = start_server_on(Arc::new(store)).await;
         server.start_two_steps().await;
         let scrape = server.get("/metrics").await.text;
         for (call, line) in [
-            (
-                Call::CountExecutionsByStatus,
-                "noetl_executions{status=\"RUNNING\"} 1",
-            ),
-            (
-                Call::PoolCounts,
-                "noetl_commands{pool=\"shared\",status=\"PENDING\"} 1",
-            ),
+            (Call::CountExecutionsByStatus, "noetl_executions{status=\"RUNNING\"} 1"),
+            (Call::PoolCounts, "noetl_commands{pool=\"shared\",status=\"PENDING\"} 1"),
             (Call::OutboxStats, "noetl_outbox_oldest_age_seconds 0"),
             (Call::FindStreamCursor, "noetl_event_stream_lag_events 0"),
         ] {
@@ -176,20 +137,12 @@ async fn slow_metric_does_not_drop_others() {
 
 #[tokio::test]
 async fn rate_limited_request_is_no_auth_failure() {
-    let settings = HttpSettings {
-        rate_per_token: 1,
-        ..secured_settings()
-    };
+    let settings = HttpSettings { rate_per_token: 1, ..secured_settings() };
     let server = super::start_server_with(Arc::new(MemoryStore::new()), &settings).await;
     let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
-    let call = async |path: &str| {
-        server
-            .call_with_token(&token, Method::GET, path, json!({}))
-            .await
-    };
-    call("/api/tokens")
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    let call =
+        async |path: &str| server.call_with_token(&token, Method::GET, path, json!({})).await;
+    call("/api/tokens").await.assert_problem(ErrorCode::Forbidden);
     loop {
         let reply = call("/api/whoami").await;
         if !is_ok(&reply) {
@@ -219,11 +172,7 @@ async fn secret_operations_are_counted() {
         let prefix = format!(
             "noetl_secret_operations_total{{operation=\"{operation}\",outcome=\"{outcome}\"}}"
         );
-        assert_eq!(
-            metric_value(&server, &prefix).await.as_deref(),
-            Some("1"),
-            "{prefix}"
-        );
+        assert_eq!(metric_value(&server, &prefix).await.as_deref(), Some("1"), "{prefix}");
     }
     let rotations = "noetl_wallet_rotate_total{outcome=\"failed\"}";
     assert_eq!(metric_value(&server, rotations).await.as_deref(), Some("0"));
@@ -235,8 +184,6 @@ async fn secret_operations_are_counted() {
 async fn metrics_are_forbidden_for_other_tenants() {
     let server = start_secured_server().await;
     let other = create_token(&server.runtime, "acme", &[Scope::MetricsRead]).await;
-    let refused = server
-        .call_with_token(&other, Method::GET, "/metrics", json!({}))
-        .await;
+    let refused = server.call_with_token(&other, Method::GET, "/metrics", json!({})).await;
     refused.assert_problem(ErrorCode::Forbidden);
 }

@@ -128,17 +128,11 @@ fn server_for_listener(
     let shutdown = CancellationToken::new();
     let router = build_router(runtime.clone(), settings, kind, shutdown.clone());
     let authenticator = Authenticator::new(runtime.clone(), settings);
-    TestServer {
-        pipeline: RequestPipeline::new(router, authenticator),
-        runtime,
-        shutdown,
-    }
+    TestServer { pipeline: RequestPipeline::new(router, authenticator), runtime, shutdown }
 }
 
 async fn open_runtime(store: Arc<dyn Store>) -> Runtime {
-    Runtime::open(store, Arc::new(SystemClock), Settings::default())
-        .await
-        .unwrap()
+    Runtime::open(store, Arc::new(SystemClock), Settings::default()).await.unwrap()
 }
 
 fn local_peer() -> SocketAddr {
@@ -180,8 +174,7 @@ impl TestServer {
     }
 
     async fn get(&self, path: &str) -> TestResponse {
-        self.send(build_request(Method::GET, path, Body::empty()))
-            .await
+        self.send(build_request(Method::GET, path, Body::empty())).await
     }
 
     async fn post(&self, path: &str, body: Value) -> TestResponse {
@@ -204,13 +197,9 @@ impl TestServer {
     }
 
     async fn start_two_steps(&self) -> String {
-        let registered = self
-            .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
-            .await;
+        let registered = self.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
         assert_eq!(registered.status, 200, "{}", registered.text);
-        let started = self
-            .post("/api/execute", json!({ "path": "demo/two" }))
-            .await;
+        let started = self.post("/api/execute", json!({ "path": "demo/two" })).await;
         assert_eq!(started.status, 200, "{}", started.text);
         started.text_at("/execution_id")
     }
@@ -225,8 +214,7 @@ impl TestServer {
 
     /// Reports a command as completed.
     async fn complete_command(&self, command: &Value, result: Value) -> TestResponse {
-        self.post("/api/commands/report", completed_report(command, &result))
-            .await
+        self.post("/api/commands/report", completed_report(command, &result)).await
     }
 
     /// Runs the two-step playbook to its end.
@@ -266,17 +254,12 @@ impl TestResponse {
 
     fn json_at(&self, pointer: &str) -> Value {
         let json = self.json();
-        json.pointer(pointer)
-            .unwrap_or_else(|| panic!("{pointer} of {json}"))
-            .clone()
+        json.pointer(pointer).unwrap_or_else(|| panic!("{pointer} of {json}")).clone()
     }
 
     fn text_at(&self, pointer: &str) -> String {
         let found = self.json_at(pointer);
-        found
-            .as_str()
-            .unwrap_or_else(|| panic!("{pointer} is {found}"))
-            .to_owned()
+        found.as_str().unwrap_or_else(|| panic!("{pointer} is {found}")).to_owned()
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -292,28 +275,15 @@ impl TestResponse {
     #[track_caller]
     fn assert_problem_status(&self, code: noetl_types::ErrorCode, status: u16) -> &Self {
         assert_eq!(self.status, status, "{}", self.text);
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json"),
-            "{}",
-            self.text
-        );
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
         let problem = self.json();
         assert_eq!(problem["code"], code.as_str(), "{problem}");
         assert_eq!(problem["status"], status);
         assert_eq!(problem["title"], code.title());
         assert_eq!(problem["type"], code.type_uri());
         assert_eq!(problem["error"], problem["detail"]);
-        assert_eq!(
-            problem["request_id"].as_str(),
-            self.header("x-request-id"),
-            "{problem}"
-        );
-        assert_eq!(
-            self.header("retry-after").is_some(),
-            code.has_retry_after(),
-            "{problem}"
-        );
+        assert_eq!(problem["request_id"].as_str(), self.header("x-request-id"), "{problem}");
+        assert_eq!(self.header("retry-after").is_some(), code.has_retry_after(), "{problem}");
         self
     }
 }

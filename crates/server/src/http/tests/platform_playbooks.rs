@@ -21,12 +21,8 @@ struct PlatformSetup {
     user: String,
 }
 
-const USER_SCOPES: [Scope; 4] = [
-    Scope::ExecRead,
-    Scope::ExecRun,
-    Scope::CatalogRead,
-    Scope::CatalogWrite,
-];
+const USER_SCOPES: [Scope; 4] =
+    [Scope::ExecRead, Scope::ExecRun, Scope::CatalogRead, Scope::CatalogWrite];
 
 impl PlatformSetup {
     async fn new() -> Self {
@@ -34,23 +30,15 @@ impl PlatformSetup {
         server.runtime.register_system_playbooks().await.unwrap();
         let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
         let user = create_token(&server.runtime, "default", &USER_SCOPES).await;
-        let setup = Self {
-            server,
-            admin,
-            user,
-        };
+        let setup = Self { server, admin, user };
         let body = json!({ "content": TWO_STEPS });
-        let registered = setup
-            .post_as(&setup.user, "/api/catalog/register", body)
-            .await;
+        let registered = setup.post_as(&setup.user, "/api/catalog/register", body).await;
         assert!(is_ok(&registered), "{}", registered.text);
         setup
     }
 
     async fn post_as(&self, token: &str, path: &str, body: Value) -> TestResponse {
-        self.server
-            .call_with_token(token, Method::POST, path, body)
-            .await
+        self.server.call_with_token(token, Method::POST, path, body).await
     }
 }
 
@@ -63,9 +51,7 @@ async fn platform_pool_requires_admin() {
     let refused = setup.post_as(&setup.user, execute, request.clone()).await;
     refused.assert_problem(ErrorCode::Forbidden);
     let batch = json!({ "executions": [request] });
-    let batch = setup
-        .post_as(&setup.user, "/api/execute/batch", batch)
-        .await;
+    let batch = setup.post_as(&setup.user, "/api/execute/batch", batch).await;
     assert_eq!(batch.json_at("/failed"), 1, "{}", batch.text);
     let request = json!({ "path": "demo/two", "execution_pool": "system" });
     let started = setup.post_as(&setup.admin, execute, request).await;
@@ -88,11 +74,7 @@ async fn platform_playbook_input_requires_admin() {
     let days = json!({ "event_retention_days": 1 });
     // A run with the dedup key of a scheduled run would replace it.
     let scheduled_key = json!({ "key": "system/scheduled_cleanup:1" });
-    for (key, value) in [
-        ("payload", &days),
-        ("workload", &days),
-        ("dedup", &scheduled_key),
-    ] {
+    for (key, value) in [("payload", &days), ("workload", &days), ("dedup", &scheduled_key)] {
         let body = json!({ "path": "system/scheduled_cleanup", key: value });
         let refused = setup.post_as(&setup.user, execute, body.clone()).await;
         refused.assert_problem(ErrorCode::Forbidden);
@@ -110,14 +92,9 @@ async fn archiving_platform_playbooks_requires_admin() {
     let setup = PlatformSetup::new().await;
     let path = "/api/catalog/playbooks/system/outbox_publisher";
     let archive = async |token: &str| {
-        setup
-            .server
-            .call_with_token(token, Method::DELETE, path, json!({}))
-            .await
+        setup.server.call_with_token(token, Method::DELETE, path, json!({})).await
     };
-    archive(&setup.user)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    archive(&setup.user).await.assert_problem(ErrorCode::Forbidden);
     let archived = archive(&setup.admin).await;
     assert!(is_ok(&archived), "{}", archived.text);
     let body = json!({ "path": "system/outbox_publisher" });
@@ -169,26 +146,16 @@ async fn user_run_cannot_pass_input_to_platform_playbook() {
             setup.post_as(token, "/api/catalog/register", calling_playbook(path, call));
         let registered = registered.await;
         assert!(is_ok(&registered), "{}", registered.text);
-        let started = setup
-            .post_as(&setup.admin, "/api/execute", json!({ "path": path }))
-            .await;
+        let started = setup.post_as(&setup.admin, "/api/execute", json!({ "path": path })).await;
         let (status, error) = wait_for_outcome(&setup, &started).await;
         if is_refused {
             assert_eq!(status, ExecutionStatus::Failed);
             assert!(error.unwrap().contains("only an admin"), "{path}");
         } else {
-            assert_eq!(
-                (status, error),
-                (ExecutionStatus::Completed, None),
-                "{path}"
-            );
+            assert_eq!((status, error), (ExecutionStatus::Completed, None), "{path}");
         }
     }
-    setup
-        .server
-        .runtime
-        .close(std::time::Duration::from_mins(1))
-        .await;
+    setup.server.runtime.close(std::time::Duration::from_mins(1)).await;
     let children = setup
         .server
         .call_with_token(
@@ -206,37 +173,24 @@ async fn user_run_cannot_pass_input_to_platform_playbook() {
 #[tokio::test]
 async fn only_platform_publisher_runs_skip_outbox() {
     let fixture = StoreFixture::in_memory();
-    let server = fixture
-        .start_server(HttpSettings::default(), |settings| settings.outbox = true)
-        .await;
+    let server =
+        fixture.start_server(HttpSettings::default(), |settings| settings.outbox = true).await;
     let content = TWO_STEPS.replace("demo/two", "system/outbox_publisher");
     for (tenant, has_rows) in [("acme", true), ("default", false)] {
-        let auth_context = AuthContext {
-            tenant_id: TenantId::new(tenant).unwrap(),
-            ..AuthContext::default()
-        };
+        let auth_context =
+            AuthContext { tenant_id: TenantId::new(tenant).unwrap(), ..AuthContext::default() };
         let runtime = server.runtime.with_auth_context(auth_context);
-        let request = RegisterRequest {
-            content: content.clone(),
-            resource_type: None,
-            dry_run: false,
-        };
+        let request =
+            RegisterRequest { content: content.clone(), resource_type: None, dry_run: false };
         runtime.register_definition_as_admin(request).await.unwrap();
         let request = ExecuteRequest {
             path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
             ..ExecuteRequest::default()
         };
         let run = runtime.execute(request).await.unwrap().execution_id;
-        let filter = OutboxFilter {
-            status: None,
-            after: None,
-            limit: PageLimit::MAX,
-        };
+        let filter = OutboxFilter { status: None, after: None, limit: PageLimit::MAX };
         let rows = fixture.store.list_outbox_rows(filter).await.unwrap();
-        let run_rows = rows
-            .iter()
-            .filter(|row| row.execution_id == Some(run))
-            .count();
+        let run_rows = rows.iter().filter(|row| row.execution_id == Some(run)).count();
         assert_eq!(run_rows > 0, has_rows, "{tenant}: {run_rows}");
     }
 }
@@ -253,27 +207,15 @@ async fn repeated_message_keeps_run_end() {
         let cancel = format!("/api/executions/{run}/cancel");
         let cancelled = server.post(&cancel, json!({ "reason": "enough" })).await;
         assert!(is_ok(&cancelled), "{}", cancelled.text);
-        let row = async || {
-            fixture
-                .store
-                .find_execution(run.parse().unwrap())
-                .await
-                .unwrap()
-                .unwrap()
-        };
+        let row =
+            async || fixture.store.find_execution(run.parse().unwrap()).await.unwrap().unwrap();
         let before = row().await;
         assert!(before.view.ended_at.is_some(), "{before:?}");
         let again = server.post("/api/execute", message).await;
         assert_eq!(again.text_at("/status"), "duplicate");
-        server
-            .runtime
-            .close(std::time::Duration::from_mins(1))
-            .await;
+        server.runtime.close(std::time::Duration::from_mins(1)).await;
         let after = row().await;
-        assert!(
-            after.head.version > before.head.version,
-            "an audit event is appended"
-        );
+        assert!(after.head.version > before.head.version, "an audit event is appended");
         assert_eq!(after.view, before.view);
     })
     .await;

@@ -13,11 +13,7 @@ use super::tokens::create_token;
 /// Projects the log of a run of March 2025, ended or not.
 async fn project_run(server: &TestServer, number: i64, is_ended: bool) -> i64 {
     let execution_id = id_at_time("2025-03-10T00:00:00Z") + number * 100;
-    let last = if is_ended {
-        "playbook.completed"
-    } else {
-        "step.enter"
-    };
+    let last = if is_ended { "playbook.completed" } else { "step.enter" };
     let events = json!({ "events": [
         { "execution_id": execution_id, "event_id": execution_id + 1, "event_type": "step.enter" },
         { "execution_id": execution_id, "event_id": execution_id + 2, "event_type": last },
@@ -29,9 +25,7 @@ async fn project_run(server: &TestServer, number: i64, is_ended: bool) -> i64 {
 
 /// Marks all rows of the outbox as published.
 async fn publish_all(server: &TestServer) {
-    let claimed = server
-        .internal_post("outbox/claim", json!({ "limit": 1000 }))
-        .await;
+    let claimed = server.internal_post("outbox/claim", json!({ "limit": 1000 })).await;
     let rows = claimed["rows"].as_array().unwrap();
     let ids: Vec<_> = rows.iter().map(|row| row["outbox_id"].clone()).collect();
     let marked = server.internal_post("outbox/mark-published", json!({ "outbox_ids": ids }));
@@ -44,9 +38,7 @@ async fn purge_events(server: &TestServer, days: i64, dry_run: bool) -> Value {
 }
 
 async fn start_outbox_server(fixture: &StoreFixture) -> TestServer {
-    fixture
-        .start_server(internal_settings(), |settings| settings.outbox = true)
-        .await
+    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
 }
 
 #[tokio::test]
@@ -58,9 +50,7 @@ async fn purge_validates_windows_and_keeps_events_by_default() {
         let nothing = json!({ "commands_purged": 0, "runtime_purged": 0, "events_purged": 0,
             "outbox_purged": 0, "dry_run": false });
         for body in ["", "{}", r#"{ "event_retention_days": -5, "odd": 1 }"#] {
-            let purged = server
-                .internal_request(Method::POST, "cleanup/purge", body)
-                .await;
+            let purged = server.internal_request(Method::POST, "cleanup/purge", body).await;
             assert_eq!((purged.status, purged.json()), (200, nothing.clone()));
         }
         for wrong in [
@@ -87,31 +77,18 @@ async fn purge_keeps_open_and_unpublished_months() {
         publish_all(&server).await;
         let unpurged = purge_events(&server, 30, false).await;
         assert_eq!(unpurged["events_purged"], 0, "{unpurged}");
-        assert_eq!(
-            unpurged["skipped"][0]["partition"], "event_y2025m03",
-            "{unpurged}"
-        );
+        assert_eq!(unpurged["skipped"][0]["partition"], "event_y2025m03", "{unpurged}");
         let end = json!({ "events": [{ "execution_id": running, "event_id": running + 3,
             "event_type": "playbook.cancelled" }] });
         server.internal_post("events/project", end).await;
         let unpurged = purge_events(&server, 30, false).await;
-        assert_eq!(
-            unpurged["events_purged"], 0,
-            "an unpublished event: {unpurged}"
-        );
+        assert_eq!(unpurged["events_purged"], 0, "an unpublished event: {unpurged}");
         publish_all(&server).await;
         let plan = purge_events(&server, 30, true).await;
         assert_eq!(plan["event_partitions_dropped"], json!(["event_y2025m03"]));
-        assert_eq!(
-            server.get(&format!("/api/executions/{ended}")).await.status,
-            200
-        );
+        assert_eq!(server.get(&format!("/api/executions/{ended}")).await.status, 200);
         let purged = purge_events(&server, 30, false).await;
-        assert_eq!(
-            purged["event_partitions_dropped"],
-            json!(["event_y2025m03"]),
-            "{purged}"
-        );
+        assert_eq!(purged["event_partitions_dropped"], json!(["event_y2025m03"]), "{purged}");
         assert_eq!(purged["events_purged"], 1);
         for execution_id in [ended, running] {
             check_late_events(&server, execution_id).await;
@@ -184,10 +161,7 @@ async fn purge_is_audited() {
     let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
     let audit = server.call_with_token(&admin, Method::GET, "/api/audit", json!({}));
     let newest = audit.await.json_at("/entries/0");
-    assert_eq!(
-        newest["action"], "POST /api/internal/cleanup/purge",
-        "{newest}"
-    );
+    assert_eq!(newest["action"], "POST /api/internal/cleanup/purge", "{newest}");
     assert_eq!(newest["actor"], "platform");
     assert_eq!(newest["outcome"], "ok");
 }
@@ -201,16 +175,10 @@ async fn check_late_events(server: &TestServer, execution_id: i64) {
     let events = json!({ "events": [{ "execution_id": execution_id, "event_id": execution_id + 9,
         "event_type": "step.exit" }] });
     let answer = server.internal_post("events/project", events).await;
-    assert_eq!(
-        answer["rejected"][0]["code"], "retention_dropped",
-        "{answer}"
-    );
+    assert_eq!(answer["rejected"][0]["code"], "retention_dropped", "{answer}");
     let event = json!({ "execution_id": execution_id, "step": "x", "event_type": "call.done",
         "worker_id": "w1" });
-    server
-        .post("/api/events", event)
-        .await
-        .assert_problem(ErrorCode::RetentionDropped);
+    server.post("/api/events", event).await.assert_problem(ErrorCode::RetentionDropped);
 }
 
 #[tokio::test]
@@ -229,9 +197,8 @@ async fn purge_runs_concurrently_with_executions() {
         let purges = async {
             let mut dropped = 0;
             for _ in 0..10 {
-                dropped += purge_events(&server, 30, false).await["events_purged"]
-                    .as_u64()
-                    .unwrap();
+                dropped +=
+                    purge_events(&server, 30, false).await["events_purged"].as_u64().unwrap();
             }
             dropped
         };

@@ -33,9 +33,7 @@ async fn start_with_key(server: &TestServer, key: &str) -> TestResponse {
 }
 
 async fn start_run(server: &TestServer) -> TestResponse {
-    server
-        .post("/api/execute", json!({ "path": "demo/two" }))
-        .await
+    server.post("/api/execute", json!({ "path": "demo/two" })).await
 }
 
 #[tokio::test]
@@ -53,20 +51,14 @@ async fn quota_rejects_starts_until_runs_end() {
 
         let refused = start_run(&server).await;
         refused.assert_problem(ErrorCode::QuotaExceeded);
-        assert!(
-            refused.text.contains("its limit of 3 live executions"),
-            "{}",
-            refused.text
-        );
+        assert!(refused.text.contains("its limit of 3 live executions"), "{}", refused.text);
         let rerun = format!("/api/executions/{first}/rerun");
         let rerun = server.post(&rerun, json!({})).await;
         rerun.assert_problem(ErrorCode::QuotaExceeded);
         // A repeated request with a key returns the earlier answer.
         let again = start_with_key(&server, "k1").await;
         assert_eq!(again.text_at("/execution_id"), first);
-        start_with_key(&server, "k2")
-            .await
-            .assert_problem(ErrorCode::QuotaExceeded);
+        start_with_key(&server, "k2").await.assert_problem(ErrorCode::QuotaExceeded);
 
         for _ in 0..3 {
             server.complete_two_steps().await;
@@ -74,9 +66,7 @@ async fn quota_rejects_starts_until_runs_end() {
         for _ in 0..3 {
             assert_eq!(start_run(&server).await.status, 200);
         }
-        start_run(&server)
-            .await
-            .assert_problem(ErrorCode::QuotaExceeded);
+        start_run(&server).await.assert_problem(ErrorCode::QuotaExceeded);
     })
     .await;
 }
@@ -102,9 +92,7 @@ async fn duplicate_message_is_answered_at_quota() {
         assert_eq!(again.text_at(id), first.text_at(id));
         let other = message("m", json!({ "other": 1 })).await;
         other.assert_problem(ErrorCode::DedupMismatch);
-        message("n", json!({}))
-            .await
-            .assert_problem(ErrorCode::QuotaExceeded);
+        message("n", json!({})).await.assert_problem(ErrorCode::QuotaExceeded);
     })
     .await;
 }
@@ -123,21 +111,14 @@ async fn parent_or_system_path_does_not_bypass_quota() {
     let start_child = async |scope: Scope| {
         let token = create_token(&server.runtime, "default", &[scope]).await;
         let execute = "/api/execute";
-        server
-            .call_with_token(&token, Method::POST, execute, child.clone())
-            .await
+        server.call_with_token(&token, Method::POST, execute, child.clone()).await
     };
-    start_child(Scope::ExecRun)
-        .await
-        .assert_problem(ErrorCode::QuotaExceeded);
+    start_child(Scope::ExecRun).await.assert_problem(ErrorCode::QuotaExceeded);
     assert_eq!(start_child(Scope::Worker).await.status, 200);
 
     let acme = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
-    let post = async |path: &str, body| {
-        server
-            .call_with_token(&acme, Method::POST, path, body)
-            .await
-    };
+    let post =
+        async |path: &str, body| server.call_with_token(&acme, Method::POST, path, body).await;
     let content = TWO_STEPS.replace("demo/two", "system/two");
     post("/api/catalog/register", json!({ "content": content })).await;
     let request = json!({ "path": "system/two" });
@@ -166,16 +147,12 @@ async fn children_and_platform_runs_bypass_quota() {
             ..ExecuteRequest::default()
         };
         server.runtime.execute(cleanup).await.unwrap();
-        start_run(&server)
-            .await
-            .assert_problem(ErrorCode::QuotaExceeded);
+        start_run(&server).await.assert_problem(ErrorCode::QuotaExceeded);
         // Ended runs cannot have new children.
         let cancelled = format!("/api/executions/{parent}/cancel");
         let cancelled = server.post(&cancelled, json!({ "cascade": false })).await;
         assert_eq!(cancelled.status, 200, "{}", cancelled.text);
-        execute(child)
-            .await
-            .assert_problem(ErrorCode::QuotaExceeded);
+        execute(child).await.assert_problem(ErrorCode::QuotaExceeded);
     })
     .await;
 }

@@ -25,9 +25,7 @@ impl TestServer {
 
 fn number_at(reply: &TestResponse, pointer: &str) -> i64 {
     let found = reply.json_at(pointer);
-    found
-        .as_i64()
-        .unwrap_or_else(|| panic!("{pointer} is {found}"))
+    found.as_i64().unwrap_or_else(|| panic!("{pointer} is {found}"))
 }
 
 /// Recomputes the checksum from the bytes of the answer.
@@ -84,17 +82,7 @@ async fn replay_answer_has_all_fields() {
     assert_eq!(number_at(&reply, "/checksum/fold_version"), 1);
     let parts = reply.json_at("/projection_checksums");
     let names: Vec<_> = parts.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(
-        names,
-        [
-            "execution",
-            "stage",
-            "frame",
-            "command",
-            "business_object",
-            "loop"
-        ]
-    );
+    assert_eq!(names, ["execution", "stage", "frame", "command", "business_object", "loop"]);
     assert!(reply.json().get("truncated").is_none());
 }
 
@@ -104,14 +92,7 @@ async fn projections_are_echoed() {
     let server = start_server().await;
     let id = server.run_two_steps().await;
     let all = server.get_replay(&id, "").await;
-    for part in [
-        "execution",
-        "stage",
-        "frame",
-        "command",
-        "business_object",
-        "loop",
-    ] {
+    for part in ["execution", "stage", "frame", "command", "business_object", "loop"] {
         let reply = server.get_replay(&id, &format!("&projection={part}")).await;
         assert_eq!(reply.text_at("/projection"), part);
         assert_eq!(reply.json_at("/checksum"), all.json_at("/checksum"));
@@ -133,10 +114,7 @@ async fn rejects_invalid_replay_queries() {
     assert_refused(server.get_replay("7", "").await, ErrorCode::NotFound);
     for (rest, code) in [
         ("&as_of_position=1&as_of_event_id=2", ErrorCode::BadQuery),
-        (
-            "&as_of_position=1&as_of_time=2026-01-01T00:00:00Z",
-            ErrorCode::BadQuery,
-        ),
+        ("&as_of_position=1&as_of_time=2026-01-01T00:00:00Z", ErrorCode::BadQuery),
         ("&as_of_position=-1", ErrorCode::OutOfRange),
         ("&as_of_position=first", ErrorCode::BadQuery),
         ("&as_of_time=yesterday", ErrorCode::BadQuery),
@@ -191,23 +169,15 @@ async fn organization_comes_from_identity() {
     let id = post("/api/execute", request).await.text_at("/execution_id");
     let replay = async |token: &str, rest: &str| {
         let path = replay_path(&id, rest);
-        server
-            .call_with_token(token, Method::GET, &path, Value::Null)
-            .await
+        server.call_with_token(token, Method::GET, &path, Value::Null).await
     };
     for rest in ["", "&organization_id=eu", "&tenant_id=default"] {
         let own = replay(&eu, rest).await;
         assert_eq!(own.status, 200, "{rest}: {}", own.text);
         assert_eq!(own.text_at("/organization_id"), "eu");
     }
-    for (token, rest) in [
-        (&us, ""),
-        (&us, "&organization_id=eu"),
-        (&eu, "&organization_id=us"),
-    ] {
-        replay(token, rest)
-            .await
-            .assert_problem(ErrorCode::NotFound);
+    for (token, rest) in [(&us, ""), (&us, "&organization_id=eu"), (&eu, "&organization_id=us")] {
+        replay(token, rest).await.assert_problem(ErrorCode::NotFound);
     }
 }
 
@@ -227,18 +197,12 @@ async fn truncating_limit_is_reported() {
     let id = server.run_two_steps().await;
     let whole = server.get_replay(&id, "").await;
     let events = number_at(&whole, "/event_count");
-    let truncated = server
-        .get_replay(&id, &format!("&limit={}", events - 1))
-        .await;
+    let truncated = server.get_replay(&id, &format!("&limit={}", events - 1)).await;
     assert_eq!(truncated.json_at("/truncated"), true);
     assert_eq!(truncated.text_at("/execution/status"), "RUNNING");
     assert_eq!(number_at(&truncated, "/event_count"), events - 1);
     for field in ["checksum", "projection_checksums"] {
-        assert!(
-            truncated.json().get(field).is_none(),
-            "{field} of {}",
-            truncated.text
-        );
+        assert!(truncated.json().get(field).is_none(), "{field} of {}", truncated.text);
     }
     let enough = server.get_replay(&id, &format!("&limit={events}")).await;
     assert_eq!(enough.json(), whole.json());
@@ -261,13 +225,9 @@ async fn position_is_a_seq() {
     let beyond_end = server.get_replay(&id, "&as_of_position=4000").await;
     assert_eq!(beyond_end.json(), whole.json());
     // The largest seq and the smallest event id.
-    let largest_seq = server
-        .get_replay(&id, "&as_of_position=1099511627775")
-        .await;
+    let largest_seq = server.get_replay(&id, "&as_of_position=1099511627775").await;
     assert_eq!(largest_seq.json(), whole.json());
-    let event = server
-        .get_replay(&id, "&as_of_position=1099511627776")
-        .await;
+    let event = server.get_replay(&id, "&as_of_position=1099511627776").await;
     event.assert_problem(ErrorCode::NotFound);
     let third = server.get_replay(&id, "&as_of_position=3").await;
     let event = number_at(&third, "/last_event_id");
@@ -276,10 +236,7 @@ async fn position_is_a_seq() {
         assert_eq!(same.json(), third.json(), "{rest}");
     }
     let unknown = format!("&as_of_position={}", event + (1 << 40));
-    server
-        .get_replay(&id, &unknown)
-        .await
-        .assert_problem(ErrorCode::NotFound);
+    server.get_replay(&id, &unknown).await.assert_problem(ErrorCode::NotFound);
 }
 
 #[tokio::test]
@@ -288,15 +245,9 @@ async fn reference_resolution_is_bounded() {
     let id = server.start_two_steps().await;
     let command = server.lease_command().await;
     let rows: Vec<i64> = (0..20_000).collect();
-    server
-        .complete_command(&command, serde_json::json!(rows))
-        .await;
+    server.complete_command(&command, serde_json::json!(rows)).await;
     let plain = server.get_replay(&id, "").await;
-    assert!(
-        plain
-            .json_at("/execution/payload_refs/0/event_id")
-            .is_string()
-    );
+    assert!(plain.json_at("/execution/payload_refs/0/event_id").is_string());
     assert!(plain.json().get("payload_resolution").is_none());
     let resolved = server.get_replay(&id, "&resolve_payloads=true").await;
     assert_eq!(resolved.json_at("/checksum"), plain.json_at("/checksum"));
@@ -305,10 +256,7 @@ async fn reference_resolution_is_bounded() {
     assert_eq!(first["resolution"]["resolved"], true);
     assert_eq!(first["resolution"]["row_count"], 20_000);
     assert_eq!(first["resolution"]["value_type"], "array");
-    assert_eq!(
-        first["resolution"]["checksum"],
-        first["reference_summary"]["sha256"]
-    );
+    assert_eq!(first["resolution"]["checksum"], first["reference_summary"]["sha256"]);
     let summary = resolved.json_at("/payload_resolution_summary");
     assert_eq!(summary["all_resolved"], true, "{summary}");
     assert_eq!(summary["total"], summary["resolved"]);

@@ -46,10 +46,7 @@ const EXPECTED_ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/executions/7000000000000000000/pause"),
     ("POST", "/api/executions/7000000000000000000/resume"),
     ("POST", "/api/executions/7000000000000000000/finalize"),
-    (
-        "GET",
-        "/api/executions/7000000000000000000/cancellation-check",
-    ),
+    ("GET", "/api/executions/7000000000000000000/cancellation-check"),
     ("POST", "/api/executions/7000000000000000000/analyze/ai"),
     ("POST", "/api/executions/cleanup"),
     ("POST", "/api/catalog/register/batch"),
@@ -151,9 +148,7 @@ async fn unauthenticated_callers_reach_only_health() {
     let server = start_server().await;
     let stranger = SocketAddr::from(([10, 0, 0, 7], 4000));
     for (name, path) in EXPECTED_ROUTES {
-        let reply = server
-            .send_from(stranger, build_request(parse_method(name), path, "{}"))
-            .await;
+        let reply = server.send_from(stranger, build_request(parse_method(name), path, "{}")).await;
         if is_open_path(path) {
             assert!(is_ok(&reply), "{name} {path}: {}", reply.text);
         } else if is_internal_path(path) {
@@ -161,16 +156,11 @@ async fn unauthenticated_callers_reach_only_health() {
             reply.assert_problem(ErrorCode::NotReady);
         } else {
             reply.assert_problem(ErrorCode::Unauthenticated);
-            assert_eq!(
-                reply.header("www-authenticate"),
-                Some("Bearer realm=\"noetl\"")
-            );
+            assert_eq!(reply.header("www-authenticate"), Some("Bearer realm=\"noetl\""));
         }
     }
     for path in ["/", "/api/secrets", "/api/execute/../x"] {
-        let reply = server
-            .send_from(stranger, build_request(Method::GET, path, ""))
-            .await;
+        let reply = server.send_from(stranger, build_request(Method::GET, path, "")).await;
         reply.assert_problem(ErrorCode::Unauthenticated);
     }
     let wrong_method = build_request(Method::PUT, "/api/execute", "{}");
@@ -182,17 +172,11 @@ async fn unauthenticated_callers_reach_only_health() {
 async fn rejects_foreign_page_origins() {
     let server = start_server().await;
     let is_protected = |path: &str| !is_open_path(path) && !is_internal_path(path);
-    for (name, path) in EXPECTED_ROUTES
-        .iter()
-        .filter(|(_, path)| is_protected(path))
-    {
+    for (name, path) in EXPECTED_ROUTES.iter().filter(|(_, path)| is_protected(path)) {
         let mut rebound = build_request(parse_method(name), path, "{}");
         let host = HeaderValue::from_static("evil.example");
         rebound.headers_mut().insert(HOST, host);
-        server
-            .send(rebound)
-            .await
-            .assert_problem(ErrorCode::Forbidden);
+        server.send(rebound).await.assert_problem(ErrorCode::Forbidden);
 
         let mut foreign = build_request(parse_method(name), path, "{}");
         let origin = HeaderValue::from_static("http://evil.example");
@@ -225,10 +209,7 @@ fn preflight_request(origin: &'static str) -> Request<Body> {
     let mut request = page_request(origin, Method::OPTIONS, "/api/execute");
     for (name, value) in [
         ("access-control-request-method", "POST"),
-        (
-            "access-control-request-headers",
-            "authorization,content-type",
-        ),
+        ("access-control-request-headers", "authorization,content-type"),
     ] {
         let value = HeaderValue::from_static(value);
         request.headers_mut().insert(name, value);
@@ -267,11 +248,7 @@ async fn listed_origins_may_call_with_token() {
         assert_eq!(reply.header("vary"), Some("origin"));
     }
     // A preflight answer reveals nothing that needs a token.
-    let request = server.send(page_request(
-        "https://app.example",
-        Method::OPTIONS,
-        "/api/execute",
-    ));
+    let request = server.send(page_request("https://app.example", Method::OPTIONS, "/api/execute"));
     request.await.assert_problem(ErrorCode::Unauthenticated);
 }
 
@@ -344,17 +321,13 @@ fn was_routed(reply: &TestResponse) -> bool {
 async fn every_route_and_alias_exists() {
     let server = start_server().await;
     for (name, path) in EXPECTED_ROUTES {
-        let reply = server
-            .send(build_request(parse_method(name), path, "{}"))
-            .await;
+        let reply = server.send(build_request(parse_method(name), path, "{}")).await;
         assert!(was_routed(&reply), "{name} {path}: {}", reply.text);
         let Some(rest) = path.strip_prefix("/api") else {
             continue;
         };
         let alias = format!("/noetl{rest}");
-        let other = server
-            .send(build_request(parse_method(name), &alias, "{}"))
-            .await;
+        let other = server.send(build_request(parse_method(name), &alias, "{}")).await;
         assert!(was_routed(&other), "{name} {alias}: {}", other.text);
         assert_eq!(other.status, reply.status, "{alias}");
     }
@@ -363,15 +336,8 @@ async fn every_route_and_alias_exists() {
 #[tokio::test]
 async fn unknown_path_is_a_problem() {
     let server = start_server().await;
-    for path in [
-        "/",
-        "/api",
-        "/api/",
-        "/api/executions/",
-        "/noetl/livez",
-        "/api/execute/x",
-        "/%ff",
-    ] {
+    for path in ["/", "/api", "/api/", "/api/executions/", "/noetl/livez", "/api/execute/x", "/%ff"]
+    {
         server.get(path).await.assert_problem(ErrorCode::NotFound);
     }
 }
@@ -432,15 +398,7 @@ async fn answers_disable_sniffing_and_caching() {
 #[tokio::test]
 async fn rejects_invalid_ids() {
     let server = start_server().await;
-    for id in [
-        "x",
-        "0",
-        "-1",
-        "1.5",
-        "99999999999999999999",
-        "%ff",
-        "7%2F8",
-    ] {
+    for id in ["x", "0", "-1", "1.5", "99999999999999999999", "%ff", "7%2F8"] {
         for route in ["", "/status", "/events"] {
             let reply = server.get(&format!("/api/executions/{id}{route}")).await;
             reply.assert_problem(ErrorCode::BadId);
@@ -470,10 +428,7 @@ async fn start_server_with_routes(add: impl FnOnce(RouteTable) -> RouteTable) ->
     let app = AppState::new(runtime.clone(), &settings, CancellationToken::new());
     let authenticator = Authenticator::new(runtime, &settings);
     let routes = add(RouteTable::new(ByteSize::from_kib(1), None, Arc::default()));
-    TestServer {
-        pipeline: RequestPipeline::new(routes.into_router(app), authenticator),
-        ..server
-    }
+    TestServer { pipeline: RequestPipeline::new(routes.into_router(app), authenticator), ..server }
 }
 
 async fn panicking_handler() -> JsonResponse<()> {
@@ -484,11 +439,12 @@ async fn panicking_handler() -> JsonResponse<()> {
 async fn panicking_handler_fails_only_its_request() {
     let get = axum::routing::MethodFilter::GET;
     let server = start_server_with_routes(|routes| {
-        routes
-            .add_route(RouteAccess::Open, get, "/breaks", panicking_handler)
-            .add_route(RouteAccess::Open, get, "/works", || async {
-                JsonResponse(1)
-            })
+        routes.add_route(RouteAccess::Open, get, "/breaks", panicking_handler).add_route(
+            RouteAccess::Open,
+            get,
+            "/works",
+            || async { JsonResponse(1) },
+        )
     })
     .await;
     let reply = server.get("/breaks").await;
@@ -513,10 +469,7 @@ async fn developer_is_not_admin() {
 #[tokio::test]
 async fn request_without_host_is_unauthenticated() {
     let server = start_server().await;
-    let request = Request::builder()
-        .uri("/api/executions")
-        .body(Body::empty())
-        .unwrap();
+    let request = Request::builder().uri("/api/executions").body(Body::empty()).unwrap();
     assert_eq!(request.headers(), &HeaderMap::new());
     let reply = server.send_from(local_peer(), request).await;
     reply.assert_problem(ErrorCode::Forbidden);

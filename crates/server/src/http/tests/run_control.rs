@@ -47,44 +47,25 @@ async fn finalize_and_cleanup_require_admin() {
     refused.assert_problem(ErrorCode::Forbidden);
 
     let id: ExecutionId = execution_id.parse().unwrap();
-    let request = |status| FinalizeRequest {
-        status,
-        error: None,
-        reason: Some("stuck".into()),
-    };
-    let wrong = server
-        .runtime
-        .finalize_execution(id, None, request(ExecutionStatus::Paused));
+    let request = |status| FinalizeRequest { status, error: None, reason: Some("stuck".into()) };
+    let wrong = server.runtime.finalize_execution(id, None, request(ExecutionStatus::Paused));
     assert!(wrong.await.is_err());
     let actor = Some("ann".into());
-    let finalized = server
-        .runtime
-        .finalize_execution(id, actor, request(ExecutionStatus::Failed));
+    let finalized = server.runtime.finalize_execution(id, actor, request(ExecutionStatus::Failed));
     assert_eq!(finalized.await.unwrap().status, ExecutionStatus::Failed);
-    let log = server
-        .get(&format!("/api/executions/{execution_id}/events?order=desc"))
-        .await;
+    let log = server.get(&format!("/api/executions/{execution_id}/events?order=desc")).await;
     assert_eq!(log.text_at("/events/0/event_type"), "playbook.failed");
     assert_eq!(log.text_at("/events/0/meta/actor"), "ann");
     assert_eq!(log.text_at("/events/0/meta/reason"), "stuck");
     assert_eq!(log.text_at("/events/1/event_type"), "command.cancelled");
-    let again = server
-        .runtime
-        .finalize_execution(id, None, request(ExecutionStatus::Failed));
+    let again = server.runtime.finalize_execution(id, None, request(ExecutionStatus::Failed));
     let problem = again.await.unwrap_err().into_problem();
     assert_eq!(problem.known_code(), Some(ErrorCode::AlreadyTerminal));
 
     // A run with a pending command is not idle.
     server.start_two_steps().await;
-    let all = CleanupRequest {
-        older_than_minutes: 0,
-        dry_run: false,
-    };
-    let cleaned = server
-        .runtime
-        .cancel_idle_executions(None, all)
-        .await
-        .unwrap();
+    let all = CleanupRequest { older_than_minutes: 0, dry_run: false };
+    let cleaned = server.runtime.cancel_idle_executions(None, all).await.unwrap();
     assert_eq!(cleaned.cancelled_count, 0);
 }
 
@@ -93,33 +74,21 @@ async fn rerun_merges_workload() {
     let server = start_server().await;
     let execution_id = server.start_two_steps().await;
     let path = format!("/api/executions/{execution_id}/rerun");
-    let again = server
-        .post(&path, json!({ "workload": { "more": [1] } }))
-        .await;
+    let again = server.post(&path, json!({ "workload": { "more": [1] } })).await;
     assert!(is_ok(&again), "{}", again.text);
     let id = again.text_at("/execution_id");
     assert_ne!(id, execution_id);
     let detail = server.get(&format!("/api/executions/{id}")).await;
-    assert_eq!(
-        detail.json_at("/workload"),
-        json!({ "greeting": "hello", "more": [1] })
-    );
-    assert_eq!(
-        detail.json_at("/events/0/meta/rerun_of"),
-        json!(execution_id)
-    );
-    let plain = server
-        .send(super::build_request(axum::http::Method::POST, &path, ""))
-        .await;
+    assert_eq!(detail.json_at("/workload"), json!({ "greeting": "hello", "more": [1] }));
+    assert_eq!(detail.json_at("/events/0/meta/rerun_of"), json!(execution_id));
+    let plain = server.send(super::build_request(axum::http::Method::POST, &path, "")).await;
     assert!(is_ok(&plain), "{}", plain.text);
 }
 
 #[tokio::test]
 async fn batch_start_reports_each_item() {
     let server = start_server().await;
-    server
-        .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
-        .await;
+    server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
     let one = json!({ "path": "demo/two", "workload": { "n": 1 } });
     let items = json!([one, { "path": "nowhere" }, { "path": 7 }, one]);
     let batch = json!({ "executions": items });
@@ -129,16 +98,13 @@ async fn batch_start_reports_each_item() {
         .map(|key| reply.json_at(&format!("/{key}")))
         .to_vec();
     assert_eq!(counts, [4, 2, 0, 2]);
-    let statuses: Vec<String> = (0..4)
-        .map(|index| reply.text_at(&format!("/results/{index}/status")))
-        .collect();
+    let statuses: Vec<String> =
+        (0..4).map(|index| reply.text_at(&format!("/results/{index}/status"))).collect();
     assert_eq!(statuses, ["started", "error", "error", "started"]);
     assert!(reply.json_at("/results/0/execution_id").is_string());
     assert_eq!(reply.json_at("/results/3/index"), 3);
     for wrong in [json!([]), Value::from(vec![json!({}); 1001])] {
-        let refused = server
-            .post("/api/execute/batch", json!({ "executions": wrong }))
-            .await;
+        let refused = server.post("/api/execute/batch", json!({ "executions": wrong })).await;
         refused.assert_problem(ErrorCode::Validation);
     }
 }
@@ -146,25 +112,11 @@ async fn batch_start_reports_each_item() {
 #[tokio::test]
 async fn rejects_out_of_range_start_options() {
     let server = start_server().await;
-    server
-        .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
-        .await;
+    server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
     for (field, value, code) in [
-        (
-            "dedup",
-            json!({ "key": "k", "window_secs": 0 }),
-            ErrorCode::OutOfRange,
-        ),
-        (
-            "dedup",
-            json!({ "key": "k", "window_secs": 2_592_001 }),
-            ErrorCode::OutOfRange,
-        ),
-        (
-            "start_at",
-            json!("2999-01-01T00:00:00Z"),
-            ErrorCode::OutOfRange,
-        ),
+        ("dedup", json!({ "key": "k", "window_secs": 0 }), ErrorCode::OutOfRange),
+        ("dedup", json!({ "key": "k", "window_secs": 2_592_001 }), ErrorCode::OutOfRange),
+        ("start_at", json!("2999-01-01T00:00:00Z"), ErrorCode::OutOfRange),
         ("priority", json!(101), ErrorCode::OutOfRange),
     ] {
         let mut body = json!({ "path": "demo/two" });
@@ -179,19 +131,14 @@ async fn rejects_out_of_range_start_options() {
 #[tokio::test]
 async fn filters_runs_by_label_time_and_text() {
     let server = start_server().await;
-    server
-        .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
-        .await;
+    server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
     for team in ["red", "blue"] {
         let body = json!({ "path": "demo/two", "labels": { "team": team } });
         assert!(is_ok(&server.post("/api/execute", body).await));
     }
     let count = async |query: &str| {
         let list = server.get(&format!("/api/executions?{query}")).await;
-        list.json()
-            .as_array()
-            .unwrap_or_else(|| panic!("{}", list.text))
-            .len()
+        list.json().as_array().unwrap_or_else(|| panic!("{}", list.text)).len()
     };
     for (query, expected) in [
         ("label=team", 2),
@@ -207,8 +154,5 @@ async fn filters_runs_by_label_time_and_text() {
     ] {
         assert_eq!(count(query).await, expected, "{query}");
     }
-    server
-        .get("/api/executions?since=yesterday")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/executions?since=yesterday").await.assert_problem(ErrorCode::BadQuery);
 }

@@ -36,18 +36,11 @@ async fn start_audit_server(
     change: impl FnOnce(&mut Settings),
 ) -> TestServer {
     let key = EncryptionKey::from_base64(&EncryptionKey::generate_base64().unwrap()).unwrap();
-    let mut settings = Settings {
-        keys: Some(Arc::new(KeyRing::new(key, Vec::new()))),
-        ..Settings::default()
-    };
+    let mut settings =
+        Settings { keys: Some(Arc::new(KeyRing::new(key, Vec::new()))), ..Settings::default() };
     change(&mut settings);
-    let http = HttpSettings {
-        is_dev: false,
-        ..super::internal::internal_settings()
-    };
-    let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
-        .await
-        .unwrap();
+    let http = HttpSettings { is_dev: false, ..super::internal::internal_settings() };
+    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
     server_from_runtime(runtime, &http)
 }
 
@@ -73,13 +66,10 @@ impl SecretAuditSetup {
         let user_scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
         let user = create_token(&server.runtime, "acme", &user_scopes).await;
         let body = json!({ "content": CREDENTIAL_PLAYBOOK });
-        let created = server
-            .call_with_token(&user, Method::POST, "/api/catalog/register", body)
-            .await;
+        let created =
+            server.call_with_token(&user, Method::POST, "/api/catalog/register", body).await;
         let body = json!({ "path": "demo/names" });
-        let started = server
-            .call_with_token(&user, Method::POST, "/api/execute", body)
-            .await;
+        let started = server.call_with_token(&user, Method::POST, "/api/execute", body).await;
         Self {
             catalog_id: created.text_at("/catalog_id"),
             execution_id: started.text_at("/execution_id"),
@@ -93,32 +83,24 @@ impl SecretAuditSetup {
     async fn put_credential(&self) -> TestResponse {
         let body = json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET } });
         let path = "/api/credentials";
-        self.server
-            .call_with_token(&self.admin, Method::POST, path, body)
-            .await
+        self.server.call_with_token(&self.admin, Method::POST, path, body).await
     }
 
     async fn get(&self, token: &str, path: &str) -> TestResponse {
-        self.server
-            .call_with_token(token, Method::GET, path, json!({}))
-            .await
+        self.server.call_with_token(token, Method::GET, path, json!({})).await
     }
 
     async fn lease_command(&self) {
         let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
         let path = "/api/commands/lease";
-        let leased = self
-            .server
-            .call_with_token(&self.worker, Method::POST, path, lease);
+        let leased = self.server.call_with_token(&self.worker, Method::POST, path, lease);
         let leased = leased.await;
         assert_eq!(leased.json_at("/commands").as_array().unwrap().len(), 1);
     }
 
     async fn register_worker(&self, body: Value) {
         let path = "/api/worker/pool/register";
-        let created = self
-            .server
-            .call_with_token(&self.worker, Method::POST, path, body);
+        let created = self.server.call_with_token(&self.worker, Method::POST, path, body);
         let created = created.await;
         assert!(is_ok(&created), "{}", created.text);
     }
@@ -152,11 +134,7 @@ impl SecretAuditSetup {
 
 fn summarize_row(row: &Value) -> String {
     let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
-    let has_run = if row["execution_id"].is_i64() {
-        " for a run"
-    } else {
-        ""
-    };
+    let has_run = if row["execution_id"].is_i64() { " for a run" } else { "" };
     format!(
         "{} {} {} {} {}{has_run}",
         text("actor"),
@@ -172,74 +150,40 @@ fn summarize_row(row: &Value) -> String {
 async fn each_secret_operation_is_audited_once() {
     on_every_store(async |fixture| {
         let setup = SecretAuditSetup::new(Arc::clone(&fixture.store)).await;
-        let SecretAuditSetup {
-            server,
-            admin,
-            worker,
-            user,
-            ..
-        } = &setup;
+        let SecretAuditSetup { server, admin, worker, user, .. } = &setup;
         let reader = BoxRecipient::new();
         let key = json!({ "public_key": reader.public_key() });
-        setup
-            .register_worker(json!({ "name": "w1", "runtime": key }))
-            .await;
+        setup.register_worker(json!({ "name": "w1", "runtime": key })).await;
         setup.put_credential().await;
         let post = async |token: &str, path: &str, body: Value| {
-            server
-                .call_with_token(token, Method::POST, path, body)
-                .await;
+            server.call_with_token(token, Method::POST, path, body).await;
         };
         // Rejected: by kind, by scope, and without a lease.
-        post(
-            admin,
-            "/api/credentials",
-            json!({ "name": "7", "type": "x", "data": 1 }),
-        )
-        .await;
+        post(admin, "/api/credentials", json!({ "name": "7", "type": "x", "data": 1 })).await;
         post(admin, "/api/credentials", json!({ "name": 7 })).await;
         post(worker, "/api/credentials", json!({})).await;
         setup.get(worker, &setup.credential_path()).await;
         setup.lease_command().await;
         setup.get(user, "/api/credentials/api_main").await;
-        setup
-            .get(user, "/api/credentials/api_main?include_data=true")
-            .await;
-        setup
-            .get(admin, "/api/credentials/api_main?include_data=true")
-            .await;
-        setup
-            .get(admin, "/api/credentials/none?include_data=true")
-            .await;
+        setup.get(user, "/api/credentials/api_main?include_data=true").await;
+        setup.get(admin, "/api/credentials/api_main?include_data=true").await;
+        setup.get(admin, "/api/credentials/none?include_data=true").await;
         setup.get(worker, &setup.credential_path()).await;
         setup.get(worker, &setup.sealed_credential_path()).await;
         setup.get(user, &setup.sealed_credential_path()).await;
         let entry_path = format!("/api/keychain/{}/api", setup.catalog_id);
         let id = &setup.execution_id;
         post(admin, &entry_path, json!({ "data": { "token": SECRET } })).await;
-        setup
-            .get(
-                worker,
-                &format!("{entry_path}?execution_id={id}&worker_id=w1"),
-            )
-            .await;
+        setup.get(worker, &format!("{entry_path}?execution_id={id}&worker_id=w1")).await;
         setup.get(worker, &entry_path).await;
-        server
-            .call_with_token(admin, Method::DELETE, &entry_path, json!({}))
-            .await;
+        server.call_with_token(admin, Method::DELETE, &entry_path, json!({})).await;
         post(admin, "/api/credentials/rotate", json!({})).await;
         server.internal_post("wallet/rotate-kek", json!({})).await;
         let path = "/api/credentials/api_main";
-        server
-            .call_with_token(admin, Method::DELETE, path, json!({}))
-            .await;
-        server
-            .call_with_token(user, Method::DELETE, path, json!({}))
-            .await;
+        server.call_with_token(admin, Method::DELETE, path, json!({})).await;
+        server.call_with_token(user, Method::DELETE, path, json!({})).await;
         // Unauthenticated callers are rejected before any secret is read.
-        server
-            .call_with_token("noetl_no_body", Method::GET, path, json!({}))
-            .await;
+        server.call_with_token("noetl_no_body", Method::GET, path, json!({})).await;
         let summaries = setup.list_audit_summaries("limit=1000").await;
         let expected = [
             "acme-token set api_main ok -",
@@ -272,9 +216,7 @@ async fn each_secret_operation_is_audited_once() {
         let entries = audit_log.json_at("/entries");
         let entries = entries.as_array().unwrap().iter().rev();
         let operations = entries.filter_map(|entry| entry["secret"]["operation"].as_str());
-        let others = expected
-            .iter()
-            .filter(|summary| !summary.starts_with("platform"));
+        let others = expected.iter().filter(|summary| !summary.starts_with("platform"));
         assert!(operations.eq(others.map(|summary| summary.split(' ').nth(1).unwrap())));
 
         // Filtered by secret, by run and by time.
@@ -325,10 +267,7 @@ async fn lists_long_audit_within_bounds() {
     // It covers all tenants, so only admins of the operator's tenant may read it.
     let path = "/api/internal/secret-audit";
     let tenant_admin = create_token(&setup.server.runtime, "acme", &[Scope::Admin]).await;
-    setup
-        .get(&tenant_admin, path)
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    setup.get(&tenant_admin, path).await.assert_problem(ErrorCode::Forbidden);
     let operator = create_token(&setup.server.runtime, "default", &[Scope::Admin]).await;
     assert!(is_ok(&setup.get(&operator, path).await));
 }
@@ -354,18 +293,13 @@ async fn secrets_are_refused_without_audit() {
     let setup = SecretAuditSetup::new(store).await;
     let reader = BoxRecipient::new();
     let key = json!({ "public_key": reader.public_key() });
-    setup
-        .register_worker(json!({ "name": "w1", "runtime": key }))
-        .await;
+    setup.register_worker(json!({ "name": "w1", "runtime": key })).await;
     setup.put_credential().await;
     setup.lease_command().await;
     let entry_path = format!("/api/keychain/{}/api", setup.catalog_id);
     let body = json!({ "data": { "token": SECRET } });
     let path = entry_path.as_str();
-    setup
-        .server
-        .call_with_token(&setup.worker, Method::POST, path, body)
-        .await;
+    setup.server.call_with_token(&setup.worker, Method::POST, path, body).await;
     let entry_path_with_run = format!("{entry_path}?execution_id={}", setup.execution_id);
     let requests = [
         (&setup.admin, "/api/credentials/api_main?include_data=true"),
@@ -386,9 +320,7 @@ async fn secrets_are_refused_without_audit() {
     assert!(metrics.contains(&read("failed")), "{metrics}");
     assert!(!metrics.contains(&read("ok")), "{metrics}");
     // Operations that reveal no secret still work.
-    assert!(is_ok(
-        &setup.get(&setup.user, "/api/credentials/api_main").await
-    ));
+    assert!(is_ok(&setup.get(&setup.user, "/api/credentials/api_main").await));
     assert!(is_ok(&setup.put_credential().await));
     is_broken.store(false, Ordering::SeqCst);
     for (token, path) in requests {
@@ -423,51 +355,34 @@ async fn embedded_worker_is_audited() {
     let server = start_audit_server(store, |_| {}).await;
     let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
     let post = async |path: &str, body: Value| {
-        server
-            .call_with_token(&admin, Method::POST, path, body)
-            .await
+        server.call_with_token(&admin, Method::POST, path, body).await
     };
     let body = json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET } });
     post("/api/credentials", body).await;
-    post(
-        "/api/catalog/register",
-        json!({ "content": CREDENTIAL_PLAYBOOK }),
-    )
-    .await;
+    post("/api/catalog/register", json!({ "content": CREDENTIAL_PLAYBOOK })).await;
     let started = post("/api/execute", json!({ "path": "demo/names" })).await;
     let credential_request = || CredentialRequest {
         name: "api_main".into(),
         execution_id: started.text_at("/execution_id").parse().unwrap(),
         worker_id: WorkerId::new("w1").unwrap(),
     };
-    let refused = WorkerApi::fetch_credential(&server.runtime, credential_request())
-        .await
-        .unwrap_err();
+    let refused =
+        WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
     post("/api/commands/lease", lease).await;
-    let issued = WorkerApi::fetch_credential(&server.runtime, credential_request())
-        .await
-        .unwrap();
-    assert_eq!(
-        issued.data.unwrap().get("token").unwrap().as_str(),
-        Some(SECRET)
-    );
+    let issued = WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap();
+    assert_eq!(issued.data.unwrap().get("token").unwrap().as_str(), Some(SECRET));
     is_broken.store(true, Ordering::SeqCst);
-    let refused = WorkerApi::fetch_credential(&server.runtime, credential_request())
-        .await
-        .unwrap_err();
+    let refused =
+        WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::StoreUnavailable));
     is_broken.store(false, Ordering::SeqCst);
-    let listed = server
-        .internal_request(Method::GET, "secret-audit?limit=2", "")
-        .await;
+    let listed = server.internal_request(Method::GET, "secret-audit?limit=2", "").await;
     let rows = listed.json_at("/rows");
     let listed: Vec<String> = rows.as_array().unwrap().iter().map(summarize_row).collect();
-    let expected = [
-        "worker issue api_main ok w1 for a run",
-        "worker issue api_main forbidden w1 for a run",
-    ];
+    let expected =
+        ["worker issue api_main ok w1 for a run", "worker issue api_main forbidden w1 for a run"];
     assert_eq!(listed, expected);
 }
 
@@ -533,9 +448,7 @@ async fn sealed_credential_opens_only_for_its_worker() {
         let sealed_path = setup.sealed_credential_path();
         let get = async |token: &str, path: &str| setup.get(token, path).await;
         // The command is not leased yet.
-        get(&setup.worker, &sealed_path)
-            .await
-            .assert_problem(ErrorCode::Forbidden);
+        get(&setup.worker, &sealed_path).await.assert_problem(ErrorCode::Forbidden);
         setup.lease_command().await;
         // The worker has not registered a key yet.
         let none = get(&setup.worker, &sealed_path).await;
@@ -543,9 +456,7 @@ async fn sealed_credential_opens_only_for_its_worker() {
         assert!(none.text.contains("public_key"), "{}", none.text);
         for key in ["", "AAAA", "no base64"] {
             let wrong = json!({ "public_key": key });
-            setup
-                .register_worker(json!({ "name": "w1", "runtime": wrong }))
-                .await;
+            setup.register_worker(json!({ "name": "w1", "runtime": wrong })).await;
             let none = get(&setup.worker, &sealed_path).await;
             none.assert_problem(ErrorCode::BadQuery);
         }
@@ -553,9 +464,7 @@ async fn sealed_credential_opens_only_for_its_worker() {
             for _ in 0..2 {
                 let (reader, other) = (BoxRecipient::new(), BoxRecipient::new());
                 let key = json!({ "public_key": reader.public_key() });
-                setup
-                    .register_worker(json!({ "name": "w1", part: key }))
-                    .await;
+                setup.register_worker(json!({ "name": "w1", part: key })).await;
                 let sealed = get(&setup.worker, &sealed_path).await;
                 assert!(is_ok(&sealed), "{}", sealed.text);
                 let context = sealed_box_context("w1", &setup.execution_id, "api_main");
@@ -567,25 +476,17 @@ async fn sealed_credential_opens_only_for_its_worker() {
             }
         }
         let other = sealed_path.replace("w1", "w2");
-        get(&setup.worker, &other)
-            .await
-            .assert_problem(ErrorCode::Forbidden);
+        get(&setup.worker, &other).await.assert_problem(ErrorCode::Forbidden);
         let path_without_run = "/api/credentials/api_main/sealed?worker_id=w1";
         for token in [&setup.worker, &setup.user] {
-            get(token, path_without_run)
-                .await
-                .assert_problem(ErrorCode::Forbidden);
+            get(token, path_without_run).await.assert_problem(ErrorCode::Forbidden);
         }
         let path_without_worker = "/api/credentials/api_main/sealed";
-        get(&setup.worker, path_without_worker)
-            .await
-            .assert_problem(ErrorCode::BadQuery);
+        get(&setup.worker, path_without_worker).await.assert_problem(ErrorCode::BadQuery);
         // A credential admin may seal a credential for any worker, without a run.
         let reader = BoxRecipient::new();
         let key = json!({ "public_key": reader.public_key() });
-        setup
-            .register_worker(json!({ "name": "w1", "runtime": key }))
-            .await;
+        setup.register_worker(json!({ "name": "w1", "runtime": key })).await;
         let sealed = get(&setup.admin, path_without_run).await;
         let found =
             open_sealed_credential(reader, &sealed, &sealed_box_context("w1", "", "api_main"))
@@ -595,9 +496,7 @@ async fn sealed_credential_opens_only_for_its_worker() {
         let runtime = &setup.server.runtime;
         let outsider = create_token(runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
         for path in [path_without_run, &sealed_path] {
-            get(&outsider, path)
-                .await
-                .assert_problem(ErrorCode::NotFound);
+            get(&outsider, path).await.assert_problem(ErrorCode::NotFound);
         }
     })
     .await;

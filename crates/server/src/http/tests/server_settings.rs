@@ -31,9 +31,7 @@ async fn inline_limit_keeps_large_results_out_of_log() {
     let is_inline = async |server: TestServer| {
         let execution_id = server.start_two_steps().await;
         let command = server.lease_command().await;
-        let reported = server
-            .complete_command(&command, json!("x".repeat(2000)))
-            .await;
+        let reported = server.complete_command(&command, json!("x".repeat(2000))).await;
         assert_eq!(reported.text_at("/results/0/status"), "accepted");
         let events = format!("/api/executions/{execution_id}/events?type=call.done");
         let events = server.get(&events).await;
@@ -65,13 +63,8 @@ async fn rejects_results_above_size_limit() {
 /// A body limit above the document limit applies to documents too.
 #[tokio::test]
 async fn body_limit_applies_to_documents() {
-    let settings = HttpSettings {
-        max_body: ByteSize::from_mib(10),
-        ..HttpSettings::default()
-    };
-    let server = StoreFixture::in_memory()
-        .start_server(settings, |_| {})
-        .await;
+    let settings = HttpSettings { max_body: ByteSize::from_mib(10), ..HttpSettings::default() };
+    let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
     let long = "x".repeat(9 * 1024 * 1024);
     let body = json!({ "path": "demo/two", "payload": { "long": long } });
     let started = server.post("/api/execute", body).await;
@@ -80,32 +73,19 @@ async fn body_limit_applies_to_documents() {
     let body = json!({ "content": content }).to_string();
     let register = build_request(Method::POST, "/api/catalog/register", body);
     let registered = server.send(register).await;
-    assert_ne!(
-        registered.json()["code"],
-        "too_large",
-        "{}",
-        registered.status
-    );
+    assert_ne!(registered.json()["code"], "too_large", "{}", registered.status);
 }
 
 #[tokio::test]
 async fn disabled_metrics_are_not_found() {
     let server = start_server_with_settings(|settings| settings.metrics = false).await;
-    server
-        .get("/metrics")
-        .await
-        .assert_problem(ErrorCode::NotFound);
+    server.get("/metrics").await.assert_problem(ErrorCode::NotFound);
 }
 
 #[tokio::test]
 async fn readyz_reports_unsafe_durability() {
-    let settings = HttpSettings {
-        unsafe_durability: true,
-        ..HttpSettings::default()
-    };
-    let server = StoreFixture::in_memory()
-        .start_server(settings, |_| {})
-        .await;
+    let settings = HttpSettings { unsafe_durability: true, ..HttpSettings::default() };
+    let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
     let ready = server.get("/readyz").await;
     assert_eq!(ready.json_at("/unsafe"), json!(["NOETL_UNSAFE_DURABILITY"]));
 }

@@ -15,23 +15,15 @@ use crate::http::settings::HttpSettings;
 /// Starts a server that writes a snapshot whenever possible.
 async fn start_snapshotting_server(fixture: &StoreFixture) -> TestServer {
     let http = HttpSettings::default();
-    fixture
-        .start_server(http, |settings| settings.snapshot_min_events = 1)
-        .await
+    fixture.start_server(http, |settings| settings.snapshot_min_events = 1).await
 }
 
 fn engine_snapshot_key() -> SnapshotKey {
-    SnapshotKey {
-        kind: "engine_state".into(),
-        fold_version: FOLD_VERSION,
-    }
+    SnapshotKey { kind: "engine_state".into(), fold_version: FOLD_VERSION }
 }
 
 fn replay_snapshot_key() -> SnapshotKey {
-    SnapshotKey {
-        kind: "replay_state".into(),
-        fold_version: REPLAY_FOLD_VERSION,
-    }
+    SnapshotKey { kind: "replay_state".into(), fold_version: REPLAY_FOLD_VERSION }
 }
 
 fn version(number: i64) -> ExecutionVersion {
@@ -63,10 +55,7 @@ async fn replace_snapshot(
 ) {
     let version = version(content.version);
     store.delete_snapshot(id, key, version).await.unwrap();
-    let head = LogHead {
-        version,
-        ..LogHead::START
-    };
+    let head = LogHead { version, ..LogHead::START };
     let snapshot = Snapshot {
         execution_id: id,
         key: key.clone(),
@@ -96,13 +85,7 @@ async fn run_continues_despite_unusable_snapshot() {
         let id = server.start_two_steps().await.parse().unwrap();
         close_server(&server).await;
         let (store, key) = (&*fixture.store, engine_snapshot_key());
-        let end = store
-            .find_execution(id)
-            .await
-            .unwrap()
-            .unwrap()
-            .head
-            .version;
+        let end = store.find_execution(id).await.unwrap().unwrap().head.version;
         let good = newest_snapshot(store, id, &key, end.get()).await.unwrap();
         assert!(good.head.version > version(1), "{good:?}");
         let bad = [
@@ -113,11 +96,7 @@ async fn run_continues_despite_unusable_snapshot() {
             (good.state.clone(), good.checksum),
         ];
         for (state, checksum) in bad {
-            let content = SnapshotContent {
-                version: 1,
-                state,
-                checksum,
-            };
+            let content = SnapshotContent { version: 1, state, checksum };
             replace_snapshot(store, id, &key, content).await;
             let at = good.head.version;
             store.delete_snapshot(id, &key, at).await.unwrap();
@@ -137,9 +116,7 @@ async fn run_continues_despite_unusable_snapshot() {
         // Workers do not notice, and a valid snapshot is written.
         let server = start_snapshotting_server(fixture).await;
         let command = server.lease_command().await;
-        let reported = server
-            .complete_command(&command, json!({ "ok": true }))
-            .await;
+        let reported = server.complete_command(&command, json!({ "ok": true })).await;
         assert_eq!(reported.text_at("/results/0/status"), "accepted");
         close_server(&server).await;
         let new = newest_snapshot(store, id, &key, i64::MAX).await.unwrap();
@@ -147,9 +124,7 @@ async fn run_continues_despite_unusable_snapshot() {
         assert_eq!(sha256(&new.state), new.checksum);
         let server = start_snapshotting_server(fixture).await;
         let command = server.lease_command().await;
-        server
-            .complete_command(&command, json!({ "ok": true }))
-            .await;
+        server.complete_command(&command, json!({ "ok": true })).await;
         let run = store.find_execution(id).await.unwrap().unwrap();
         assert_eq!(run.view.status.as_str(), "COMPLETED");
         assert_eq!(rejected_snapshot_count(&server).await, 0);
@@ -169,13 +144,7 @@ async fn replay_falls_back_to_earlier_snapshot() {
         assert_eq!(early.status, 200, "{}", early.text);
         let whole = server.get(&path).await;
         close_server(&server).await;
-        let end = store
-            .find_execution(id)
-            .await
-            .unwrap()
-            .unwrap()
-            .head
-            .version;
+        let end = store.find_execution(id).await.unwrap().unwrap().head.version;
         for (version, state) in [(end.get(), "no state"), (end.get() - 1, "{}")] {
             let broken = SnapshotContent {
                 version,
@@ -186,21 +155,14 @@ async fn replay_falls_back_to_earlier_snapshot() {
         }
         let server = start_snapshotting_server(fixture).await;
         let again = server.get(&path).await;
-        assert_eq!(
-            again.json_at("/replay_snapshot/version"),
-            4,
-            "{}",
-            again.text
-        );
+        assert_eq!(again.json_at("/replay_snapshot/version"), 4, "{}", again.text);
         assert_eq!(again.json_at("/checksum"), whole.json_at("/checksum"));
         close_server(&server).await;
         assert_eq!(rejected_snapshot_count(&server).await, 2);
         let healed = newest_snapshot(store, id, &key, end.get()).await.unwrap();
         assert_eq!(healed.head.version, end);
         assert_eq!(sha256(&healed.state), healed.checksum);
-        let before = newest_snapshot(store, id, &key, end.get() - 1)
-            .await
-            .unwrap();
+        let before = newest_snapshot(store, id, &key, end.get() - 1).await.unwrap();
         assert_eq!(before.head.version, version(4));
         let server = start_snapshotting_server(fixture).await;
         let healed = server.get(&path).await;

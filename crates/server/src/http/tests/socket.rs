@@ -40,11 +40,7 @@ async fn start_socket_server(settings: HttpSettings) -> SocketServer {
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(serve_http(runtime, listener, settings, shutdown.clone()));
-    SocketServer {
-        address,
-        shutdown,
-        task,
-    }
+    SocketServer { address, shutdown, task }
 }
 
 impl SocketServer {
@@ -95,29 +91,20 @@ fn execute_request() -> ExecuteRequest {
 }
 
 async fn register_playbook(client: &Client) {
-    let request = RegisterRequest {
-        content: TWO_STEPS.to_owned(),
-        resource_type: None,
-        dry_run: false,
-    };
+    let request =
+        RegisterRequest { content: TWO_STEPS.to_owned(), resource_type: None, dry_run: false };
     client.catalog_register(&request).await.unwrap();
 }
 
 fn worker_name() -> WorkerName {
-    WorkerName {
-        name: "w1".into(),
-        kind: None,
-    }
+    WorkerName { name: "w1".into(), kind: None }
 }
 
 /// Leases a command, renews the lease, and reports it as completed.
 async fn complete_one_command(client: &Client) {
     let leased = client.lease_commands(lease_request(10_000)).await.unwrap();
     let command = &leased.commands[0];
-    let definition = client
-        .fetch_definition(command.meta.catalog_id)
-        .await
-        .unwrap();
+    let definition = client.fetch_definition(command.meta.catalog_id).await.unwrap();
     assert_eq!(definition.content, TWO_STEPS);
     let held = HeldLease {
         execution_id: command.execution_id,
@@ -165,10 +152,7 @@ async fn complete_one_command(client: &Client) {
 async fn client_and_server_interoperate() {
     let server = start_socket_server(HttpSettings::default()).await;
     let client = server.client();
-    assert_eq!(
-        client.check_readiness().await.unwrap().status,
-        HealthStatus::Ok
-    );
+    assert_eq!(client.check_readiness().await.unwrap().status, HealthStatus::Ok);
     register_playbook(&client).await;
     let worker = RegisterWorkerRequest {
         name: "w1".into(),
@@ -182,52 +166,25 @@ async fn client_and_server_interoperate() {
         hostname: None,
     };
     assert_eq!(client.register_worker(worker).await.unwrap().name, "w1");
-    assert_eq!(
-        client.pool_heartbeat(worker_name()).await.unwrap().status,
-        "ok"
-    );
+    assert_eq!(client.pool_heartbeat(worker_name()).await.unwrap().status, "ok");
 
     let started = client.execute_playbook(&execute_request()).await.unwrap();
     complete_one_command(&client).await;
     complete_one_command(&client).await;
-    let status = client
-        .get_execution_status(started.execution_id)
-        .await
-        .unwrap();
+    let status = client.get_execution_status(started.execution_id).await.unwrap();
     assert_eq!(status.status, ExecutionStatus::Completed);
-    assert_eq!(
-        status.completed_steps,
-        [Text::from("start"), Text::from("last")]
-    );
-    let detail = client
-        .get_execution(started.execution_id, &ExecutionDetailQuery::default())
-        .await
-        .unwrap();
+    assert_eq!(status.completed_steps, [Text::from("start"), Text::from("last")]);
+    let detail =
+        client.get_execution(started.execution_id, &ExecutionDetailQuery::default()).await.unwrap();
     assert_eq!(detail.summary.execution_id, started.execution_id);
-    let done = detail
-        .events
-        .iter()
-        .find(|event| event.event_type.as_str() == "call.done");
+    let done = detail.events.iter().find(|event| event.event_type.as_str() == "call.done");
     let reference = done.and_then(|done| done.result.as_ref()?.get("reference")?.get("ref"));
-    let value = client
-        .resolve_result(reference.and_then(Json::as_str).unwrap())
-        .await
-        .unwrap();
+    let value = client.resolve_result(reference.and_then(Json::as_str).unwrap()).await.unwrap();
     assert_eq!(value.as_str().map(str::len), Some(100_000));
-    let events = client
-        .list_events(started.execution_id, &EventsQuery::default())
-        .await
-        .unwrap();
+    let events = client.list_events(started.execution_id, &EventsQuery::default()).await.unwrap();
     assert_eq!(events.events, detail.events);
 
-    assert_eq!(
-        client
-            .list_pools(&PoolsQuery::default())
-            .await
-            .unwrap()
-            .count,
-        1
-    );
+    assert_eq!(client.list_pools(&PoolsQuery::default()).await.unwrap().count, 1);
     client.deregister_worker(worker_name()).await.unwrap();
     let refused = client.pool_heartbeat(worker_name()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::NotFound));
@@ -240,21 +197,13 @@ async fn client_pages_through_list() {
     register_playbook(&client).await;
     let started = client.execute_playbook(&execute_request()).await.unwrap();
     let second = client.execute_playbook(&execute_request()).await.unwrap();
-    let cancelled = client
-        .cancel_execution(second.execution_id, &CancelRequest::default())
-        .await
-        .unwrap();
+    let cancelled =
+        client.cancel_execution(second.execution_id, &CancelRequest::default()).await.unwrap();
     assert_eq!(cancelled.cancelled_executions, [second.execution_id]);
-    let query = ExecutionsQuery {
-        limit: PageLimit::MIN,
-        ..ExecutionsQuery::default()
-    };
+    let query = ExecutionsQuery { limit: PageLimit::MIN, ..ExecutionsQuery::default() };
     let page = client.list_executions(&query).await.unwrap();
     assert_eq!(page.executions[0].execution_id, second.execution_id);
-    let query = ExecutionsQuery {
-        cursor: page.next_cursor,
-        ..query
-    };
+    let query = ExecutionsQuery { cursor: page.next_cursor, ..query };
     let page = client.list_executions(&query).await.unwrap();
     assert_eq!(page.executions[0].execution_id, started.execution_id);
 }
@@ -263,36 +212,20 @@ async fn client_pages_through_list() {
 async fn rejects_exposed_dev_listener() {
     let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let error = serve_http(
-        runtime,
-        listener,
-        HttpSettings::default(),
-        CancellationToken::new(),
-    )
-    .await
-    .unwrap_err();
+    let error = serve_http(runtime, listener, HttpSettings::default(), CancellationToken::new())
+        .await
+        .unwrap_err();
     assert!(matches!(error, ServeError::DevModeExposed(_)));
-    assert!(
-        error.to_string().contains("listen on a loopback address"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("listen on a loopback address"), "{error}");
 }
 
 #[tokio::test]
 async fn rejects_tokens_without_tls() {
     let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
-    let settings = HttpSettings {
-        is_dev: false,
-        ..HttpSettings::default()
-    };
+    let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let listener = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
     let shutdown = CancellationToken::new();
-    let serving = serve_http(
-        runtime.clone(),
-        listener().await,
-        settings.clone(),
-        shutdown.clone(),
-    );
+    let serving = serve_http(runtime.clone(), listener().await, settings.clone(), shutdown.clone());
     let error = serving.await.unwrap_err();
     assert!(matches!(error, ServeError::Plaintext(_)));
     assert!(error.to_string().contains("NOETL_TLS_CERT"), "{error}");
@@ -305,12 +238,7 @@ async fn rejects_tokens_without_tls() {
     };
     let listener = listener().await;
     let port = listener.local_addr().unwrap().port();
-    let task = tokio::spawn(serve_http(
-        runtime,
-        listener,
-        override_settings,
-        shutdown.clone(),
-    ));
+    let task = tokio::spawn(serve_http(runtime, listener, override_settings, shutdown.clone()));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream
         .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
@@ -447,16 +375,10 @@ async fn request_head_is_bounded() {
 
 #[tokio::test]
 async fn full_server_asks_to_retry() {
-    let server = start_socket_server(HttpSettings {
-        max_connections: 1,
-        ..HttpSettings::default()
-    })
-    .await;
+    let server =
+        start_socket_server(HttpSettings { max_connections: 1, ..HttpSettings::default() }).await;
     let mut first = server.connect().await;
-    first
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    first.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut status_line = [0; 12];
     first.read_exact(&mut status_line).await.unwrap();
     assert_eq!(&status_line, b"HTTP/1.1 200");
@@ -472,23 +394,15 @@ async fn full_server_asks_to_retry() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), wait_until_ready)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(20), wait_until_ready).await.unwrap();
 }
 
 #[tokio::test]
 async fn rejects_malformed_requests() {
     let server = start_socket_server(HttpSettings::default()).await;
-    for nonsense in [
-        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
-        b"GET\r\n\r\n",
-    ] {
+    for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..], b"GET\r\n\r\n"] {
         let received = server.send_raw(nonsense).await;
-        assert!(
-            received.is_empty() || received.starts_with("HTTP/1.1 400"),
-            "{received}"
-        );
+        assert!(received.is_empty() || received.starts_with("HTTP/1.1 400"), "{received}");
     }
     // Two different lengths could smuggle a second request.
     let smuggled = b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\

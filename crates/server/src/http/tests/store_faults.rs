@@ -56,13 +56,11 @@ fn assert_hides_internals(request: &str, reply: &TestResponse) {
 pub(super) fn breakable_store() -> (Arc<dyn Store>, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_broken);
-    let plan = Box::new(move |_| {
-        if flag.load(Ordering::SeqCst) {
-            Fault::FailBefore
-        } else {
-            Fault::None
-        }
-    });
+    let plan = Box::new(
+        move |_| {
+            if flag.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::None }
+        },
+    );
     let store = FaultyStore::new(MemoryStore::new(), plan);
     (Arc::new(store), is_broken)
 }
@@ -71,18 +69,14 @@ pub(super) fn breakable_store() -> (Arc<dyn Store>, Arc<AtomicBool>) {
 async fn errors_hide_store_details() {
     let (store, is_broken) = breakable_store();
     let server = start_server_on(store).await;
-    let registered = server
-        .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
-        .await;
+    let registered = server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
     assert_eq!(registered.status, 200, "{}", registered.text);
     is_broken.store(true, Ordering::SeqCst);
     let mut unavailable = 0;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(&route.path);
         for body in REQUEST_BODIES {
-            let reply = server
-                .send(build_request(method.clone(), &path, body))
-                .await;
+            let reply = server.send(build_request(method.clone(), &path, body)).await;
             assert_hides_internals(&format!("{method} {path} {body}"), &reply);
             unavailable += usize::from(reply.status == 503);
         }
@@ -93,10 +87,7 @@ async fn errors_hide_store_details() {
         let reply = server.send(keyed).await;
         assert_hides_internals(&format!("{method} {path} with a key"), &reply);
     }
-    assert!(
-        unavailable > 50,
-        "the store was rarely called: {unavailable}"
-    );
+    assert!(unavailable > 50, "the store was rarely called: {unavailable}");
     server.shutdown.cancel();
 }
 
@@ -124,11 +115,7 @@ async fn reports_saturated_pool() {
         let reported = server.complete_command(command, json!(1)).await;
         let result = reported.json_at("/results/0");
         assert_eq!(result["status"], "rejected", "{result}");
-        assert_eq!(
-            result["code"],
-            ErrorCode::PoolSaturated.as_str(),
-            "{result}"
-        );
+        assert_eq!(result["code"], ErrorCode::PoolSaturated.as_str(), "{result}");
         assert!(result["detail"].is_string(), "{result}");
     }
     let event = json!({ "step": "start", "event_type": "order.made",

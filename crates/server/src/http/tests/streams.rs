@@ -60,27 +60,12 @@ async fn follows_run_to_its_end() {
     let server = start_server().await;
     let id = server.start_two_steps().await;
     let path = format!("/api/executions/{id}/events/stream");
-    let (followed, ()) = tokio::join!(
-        follow_stream(&server, &path, &[]),
-        server.complete_two_steps()
-    );
-    assert_eq!(
-        followed.headers["content-type"],
-        "text/event-stream; charset=utf-8"
-    );
-    assert!(
-        followed.text.starts_with("retry: 2000\n\n"),
-        "{}",
-        followed.text
-    );
-    assert!(
-        followed.text.ends_with("event: end\ndata: {}\n\n"),
-        "{}",
-        followed.text
-    );
-    let log = server
-        .get(&format!("/api/executions/{id}/events?limit=500"))
-        .await;
+    let (followed, ()) =
+        tokio::join!(follow_stream(&server, &path, &[]), server.complete_two_steps());
+    assert_eq!(followed.headers["content-type"], "text/event-stream; charset=utf-8");
+    assert!(followed.text.starts_with("retry: 2000\n\n"), "{}", followed.text);
+    assert!(followed.text.ends_with("event: end\ndata: {}\n\n"), "{}", followed.text);
+    let log = server.get(&format!("/api/executions/{id}/events?limit=500")).await;
     let events = log.json_at("/events").as_array().unwrap().len();
     let all: Vec<i64> = (1..=i64::try_from(events).unwrap()).collect();
     assert_eq!(frame_ids(&followed.text), all);
@@ -95,19 +80,9 @@ async fn reconnect_resumes_after_last_event() {
     for last_seen in 0..=all.len() {
         let received =
             follow_stream(&server, &path, &[("last-event-id", &last_seen.to_string())]).await;
-        assert_eq!(
-            frame_ids(&received.text),
-            all[last_seen..],
-            "after {last_seen}"
-        );
-        let received = server
-            .get(&format!("{path}?last_event_id={last_seen}"))
-            .await;
-        assert_eq!(
-            frame_ids(&received.text),
-            all[last_seen..],
-            "after {last_seen}"
-        );
+        assert_eq!(frame_ids(&received.text), all[last_seen..], "after {last_seen}");
+        let received = server.get(&format!("{path}?last_event_id={last_seen}")).await;
+        assert_eq!(frame_ids(&received.text), all[last_seen..], "after {last_seen}");
     }
     for wrong in ["x", "-1", "1.5"] {
         let received = follow_stream(&server, &path, &[("last-event-id", wrong)]).await;
@@ -143,10 +118,7 @@ async fn read_frames(
         let headers = request.headers_mut();
         headers.insert("last-event-id", last.parse().unwrap());
     }
-    let response = server
-        .pipeline
-        .handle_request(&super::local_peer().into(), request)
-        .await;
+    let response = server.pipeline.handle_request(&super::local_peer().into(), request).await;
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
     loop {
@@ -174,27 +146,15 @@ async fn follows_all_runs_and_resumes_anywhere() {
     let (first, second) = (server.run_two_steps().await, server.run_two_steps().await);
     let length = |id: &str| {
         let path = format!("/api/executions/{id}/events?limit=500");
-        async {
-            server
-                .get(&{ path })
-                .await
-                .json_at("/events")
-                .as_array()
-                .unwrap()
-                .len()
-        }
+        async { server.get(&{ path }).await.json_at("/events").as_array().unwrap().len() }
     };
     let total = length(&first).await + length(&second).await;
     let all = read_frames(&server, "/api/events/stream", Some(start), total).await;
     assert_eq!(all.len(), total);
     for index in [1, total / 2, total - 1] {
-        let rest = read_frames(
-            &server,
-            "/api/events/stream",
-            Some(&all[index - 1].0),
-            total - index,
-        )
-        .await;
+        let rest =
+            read_frames(&server, "/api/events/stream", Some(&all[index - 1].0), total - index)
+                .await;
         assert_eq!(rest, all[index..]);
     }
     let path = format!("/api/events/stream?execution_id={second}&type=playbook.completed");
@@ -214,10 +174,7 @@ async fn reconnect_after_new_log_epoch_reports_gap() {
     assert!(before[0].0.starts_with("1:"), "{}", before[0].0);
     let (_, without_epoch) = before[1].0.split_once(':').unwrap();
     // An id without an epoch belongs to the current epoch.
-    assert_eq!(
-        read_frames(&server, path, Some(without_epoch), 1).await[0],
-        before[2]
-    );
+    assert_eq!(read_frames(&server, path, Some(without_epoch), 1).await[0], before[2]);
     server.runtime.store().start_log_epoch().await.unwrap();
     let received = read_frames(&server, path, Some(&before[1].0), 3).await;
     let first = before[0].0.replacen("1:", "2:", 1);
@@ -269,10 +226,7 @@ async fn stream_without_position_starts_now() {
 async fn open_live_stream(server: &TestServer, token: &str) -> BodyDataStream {
     let request = build_request(Method::GET, "/api/events/stream", Body::empty());
     let request = with_token(request, token);
-    let response = server
-        .pipeline
-        .handle_request(&super::local_peer().into(), request)
-        .await;
+    let response = server.pipeline.handle_request(&super::local_peer().into(), request).await;
     assert_eq!(response.status(), 200);
     let mut body = response.into_body().into_data_stream();
     let preamble = body.next().await.unwrap().unwrap();
@@ -296,20 +250,12 @@ async fn live_stream_ends_soon_after_revocation() {
     let first = start_server_with(Arc::clone(&store), &secured_settings()).await;
     let second = start_server_with(store, &secured_settings()).await;
     let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
-    let tokens = first
-        .runtime
-        .list_tokens(PageLimit::MAX, None)
-        .await
-        .unwrap();
+    let tokens = first.runtime.list_tokens(PageLimit::MAX, None).await.unwrap();
     let mut body = open_live_stream(&first, &token).await;
     // Without events, the client receives keep-alive messages.
     let keep_alive = body.next().await.unwrap().unwrap();
     assert_eq!(keep_alive, ": still here\n\n");
-    second
-        .runtime
-        .revoke_token(tokens.tokens[0].id)
-        .await
-        .unwrap();
+    second.runtime.revoke_token(tokens.tokens[0].id).await.unwrap();
     let revoked = Instant::now();
     assert_eq!(read_to_end(body).await, "");
     assert!(revoked.elapsed() <= Duration::from_secs(5));

@@ -41,19 +41,10 @@ async fn reports_execution_shard() {
     let many = server.get(&format!("{path}&shard_count=16")).await;
     assert_eq!(many.text_at("/source"), "query");
     assert!(many.json_at("/shard_index").as_u64().unwrap() < 16);
-    for wrong in [
-        format!("{path}&shard_count=0"),
-        format!("{path}&shard_count=1025"),
-    ] {
-        server
-            .get(&wrong)
-            .await
-            .assert_problem(ErrorCode::OutOfRange);
+    for wrong in [format!("{path}&shard_count=0"), format!("{path}&shard_count=1025")] {
+        server.get(&wrong).await.assert_problem(ErrorCode::OutOfRange);
     }
-    server
-        .get("/api/runtime/shard-info")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/runtime/shard-info").await.assert_problem(ErrorCode::BadQuery);
 }
 
 #[tokio::test]
@@ -65,19 +56,11 @@ async fn reports_identity_and_health() {
     assert!(scopes.as_array().unwrap().contains(&json!("worker")));
     assert!(!scopes.as_array().unwrap().contains(&json!("admin")));
     let health = server.get("/api/health").await;
-    assert_eq!(
-        (health.status, health.text_at("/status")),
-        (200, "ok".into())
-    );
+    assert_eq!((health.status, health.text_at("/status")), (200, "ok".into()));
     assert_eq!(health.text_at("/database"), "ok");
-    let ai = server
-        .post("/api/catalog/playbooks/explain/ai", json!({}))
-        .await;
+    let ai = server.post("/api/catalog/playbooks/explain/ai", json!({})).await;
     ai.assert_problem(ErrorCode::NotSupported);
-    server
-        .get("/api/status")
-        .await
-        .assert_problem(ErrorCode::Forbidden);
+    server.get("/api/status").await.assert_problem(ErrorCode::Forbidden);
 }
 
 #[tokio::test]
@@ -94,27 +77,16 @@ async fn stores_variables_of_run() {
     let short = server.post(&vars, json!({ "c": { "d": 3 } })).await;
     assert_eq!(short.json_at("/variables_set"), 1, "{}", short.text);
     let all = server.get(&vars).await;
-    assert_eq!(
-        all.json_at("/variables"),
-        json!({ "a": 1, "b": [2], "c": { "d": 3 } })
-    );
+    assert_eq!(all.json_at("/variables"), json!({ "a": 1, "b": [2], "c": { "d": 3 } }));
     let one = server.get(&format!("{vars}/a")).await;
     assert_eq!(one.text_at("/var_type"), "computed");
     let wrong = json!({ "variables": [{ "var_name": "x", "var_type": "odd" }] });
-    server
-        .post(&vars, wrong)
-        .await
-        .assert_problem(ErrorCode::Validation);
+    server.post(&vars, wrong).await.assert_problem(ErrorCode::Validation);
     let delete =
         |path: String| server.send(super::build_request(axum::http::Method::DELETE, &path, ""));
     assert!(is_ok(&delete(format!("{vars}/a")).await));
-    delete(format!("{vars}/a"))
-        .await
-        .assert_problem(ErrorCode::NotFound);
-    server
-        .get(&format!("{vars}/a"))
-        .await
-        .assert_problem(ErrorCode::NotFound);
+    delete(format!("{vars}/a")).await.assert_problem(ErrorCode::NotFound);
+    server.get(&format!("{vars}/a")).await.assert_problem(ErrorCode::NotFound);
     assert_eq!(delete(vars).await.json_at("/deleted"), 2);
 }
 
@@ -129,18 +101,10 @@ async fn stored_result_can_be_read() {
     let reference = put.text_at("/ref");
     assert!(reference.starts_with(&format!("noetl://execution/{execution_id}/result/rows/")));
     assert!(put.json_at("/expires_at").is_string());
-    let found = server
-        .get(&format!("/api/result/resolve?ref={reference}"))
-        .await;
+    let found = server.get(&format!("/api/result/resolve?ref={reference}")).await;
     assert_eq!(found.json(), json!({ "n": [1, 2] }));
-    for wrong in [
-        json!({ "name": "", "data": 1 }),
-        json!({ "name": "x", "data": 1, "ttl": 0 }),
-    ] {
-        server
-            .put(&path, wrong)
-            .await
-            .assert_problem(ErrorCode::Validation);
+    for wrong in [json!({ "name": "", "data": 1 }), json!({ "name": "x", "data": 1, "ttl": 0 })] {
+        server.put(&path, wrong).await.assert_problem(ErrorCode::Validation);
     }
 }
 
@@ -216,9 +180,5 @@ async fn openapi_requires_authentication() {
     refused.assert_problem(ErrorCode::Unauthenticated);
     let page = secured.get("/api/docs").await;
     assert_eq!(page.status, 200);
-    assert!(
-        !page.text.contains(env!("CARGO_PKG_VERSION")),
-        "{}",
-        page.text
-    );
+    assert!(!page.text.contains(env!("CARGO_PKG_VERSION")), "{}", page.text);
 }

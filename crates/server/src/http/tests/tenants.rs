@@ -47,9 +47,7 @@ async fn start_server_with_secrets(fixture: &StoreFixture) -> TestServer {
         // Leases outlast the test.
         settings.lease_duration = Millis::from_hours(24);
     };
-    fixture
-        .start_server(super::secured_settings(), change)
-        .await
+    fixture.start_server(super::secured_settings(), change).await
 }
 
 /// Ids of a tenant with data of every kind.
@@ -71,9 +69,7 @@ async fn call_ok(
     path: &str,
     body: Value,
 ) -> TestResponse {
-    let reply = server
-        .call_with_token(token, method.clone(), path, body)
-        .await;
+    let reply = server.call_with_token(token, method.clone(), path, body).await;
     assert!(is_ok(&reply), "{method} {path}: {}", reply.text);
     reply
 }
@@ -94,46 +90,23 @@ async fn populate_tenant(server: &TestServer) -> TenantData {
         let token = token.clone();
         async move { call_ok(server, &token, Method::POST, path, body).await }
     };
-    let registered = post(
-        "/api/catalog/register",
-        json!({ "content": OTHER_PLAYBOOK }),
-    )
-    .await;
+    let registered = post("/api/catalog/register", json!({ "content": OTHER_PLAYBOOK })).await;
     let request = json!({ "path": "zebra/book", "labels": { "zebra": "zebra" } });
     let started = post("/api/execute", request.clone()).await;
     let execution_id = started.text_at("/execution_id");
-    post(
-        "/api/worker/pool/register",
-        json!({ "name": "zebra-worker" }),
-    )
-    .await;
+    post("/api/worker/pool/register", json!({ "name": "zebra-worker" })).await;
     let lease = json!({ "worker_id": "zebra-worker", "pool": "shared", "wait_ms": 10_000 });
-    let first = post("/api/commands/lease", lease.clone())
-        .await
-        .json_at("/commands/0");
+    let first = post("/api/commands/lease", lease.clone()).await.json_at("/commands/0");
     post("/api/commands/report", build_completed_report(&first)).await;
     // A second command stays leased.
     post("/api/execute", request).await;
-    let leased = post("/api/commands/lease", lease)
-        .await
-        .json_at("/commands/0");
+    let leased = post("/api/commands/lease", lease).await.json_at("/commands/0");
     let vars = format!("/api/vars/{execution_id}");
-    call_ok(
-        server,
-        &token,
-        Method::POST,
-        &vars,
-        json!({ "zebra": MARKER }),
-    )
-    .await;
+    call_ok(server, &token, Method::POST, &vars, json!({ "zebra": MARKER })).await;
     let result = format!("/api/result/{execution_id}");
     let body = json!({ "name": "zebra", "data": MARKER });
     let stored = call_ok(server, &token, Method::PUT, &result, body).await;
-    post(
-        "/api/signals",
-        json!({ "name": "zebra-signal", "payload": MARKER }),
-    )
-    .await;
+    post("/api/signals", json!({ "name": "zebra-signal", "payload": MARKER })).await;
     let credential = json!({
         "name": "zebra_key", "type": "bearer", "data": { "token": "zebra-sesame" },
         "description": "zebra-purpose",
@@ -202,8 +175,7 @@ fn remove_fields(json: &mut Value, names: &[&str]) {
     match json {
         Value::Object(map) => {
             map.retain(|key, _| !names.iter().any(|name| key.starts_with(name)));
-            map.values_mut()
-                .for_each(|value| remove_fields(value, names));
+            map.values_mut().for_each(|value| remove_fields(value, names));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| remove_fields(item, names)),
         _ => {}
@@ -262,10 +234,7 @@ fn route_path_for(route: &str, tenant: &TenantData) -> String {
     });
     let queries: &[(&str, String)] = &[
         ("/api/result/resolve", format!("?ref={}", tenant.reference)),
-        (
-            "/api/catalog/playbook/content",
-            format!("?playbook_id={}", tenant.catalog_id),
-        ),
+        ("/api/catalog/playbook/content", format!("?playbook_id={}", tenant.catalog_id)),
     ];
     let query = queries.iter().find(|(route, _)| *route == path);
     path.clone() + query.map_or("", |(_, query)| query)
@@ -297,10 +266,7 @@ fn query_paths(tenant: &TenantData) -> Vec<String> {
 async fn follow_until_own_run(server: &TestServer, token: &str, own: &str) -> String {
     let path = format!("{}?last_event_id=0.0", paths::EVENTS_STREAM);
     let request = with_token(build_request(Method::GET, &path, Body::empty()), token);
-    let response = server
-        .pipeline
-        .handle_request(&super::local_peer().into(), request)
-        .await;
+    let response = server.pipeline.handle_request(&super::local_peer().into(), request).await;
     assert_eq!(response.status(), 200);
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
@@ -329,9 +295,7 @@ fn leaks_marker(reply: &TestResponse, path: &str, request: &str) -> bool {
     let words = text.split(|character: char| {
         !character.is_alphanumeric() && character != '-' && character != '_'
     });
-    words
-        .filter(|word| word.contains(MARKER))
-        .any(|word| !request.contains(word))
+    words.filter(|word| word.contains(MARKER)).any(|word| !request.contains(word))
 }
 
 #[tokio::test]
@@ -344,10 +308,7 @@ async fn check_isolation(fixture: &StoreFixture) {
     let populated = populate_tenant(&server).await;
     let before = observe_tenant(&server, &populated).await;
     for secret in ["zebra-workload", "zebra-sesame", "zebra-resolved"] {
-        assert!(
-            before.iter().any(|entry| entry.contains(secret)),
-            "{secret}"
-        );
+        assert!(before.iter().any(|entry| entry.contains(secret)), "{secret}");
     }
     let (outsider, own) = create_second_tenant(&server).await;
     let events = follow_until_own_run(&server, &outsider, &own).await;
@@ -363,18 +324,12 @@ async fn check_isolation(fixture: &StoreFixture) {
     // The audit log of the caller repeats the paths that it requested.
     let mut requested_paths = String::new();
     for (method, path, body) in requests {
-        let reply = server
-            .call_with_token(&outsider, method.clone(), &path, body.clone())
-            .await;
+        let reply = server.call_with_token(&outsider, method.clone(), &path, body.clone()).await;
         assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
         let request = format!("{path} {body}");
         requested_paths.push_str(&path);
         let is_audit = path == paths::AUDIT;
-        let leaks = leaks_marker(
-            &reply,
-            &path,
-            if is_audit { &requested_paths } else { &request },
-        );
+        let leaks = leaks_marker(&reply, &path, if is_audit { &requested_paths } else { &request });
         assert!(!leaks, "{method} {path} {body}: {}", reply.text);
     }
     assert_eq!(observe_tenant(&server, &populated).await, before);
@@ -415,22 +370,14 @@ async fn check_indistinguishable(fixture: &StoreFixture) {
         }
         let path = route_path_for(&route.path, &populated);
         let elsewhere = route_path_for(&route.path, &missing);
-        for (body, other) in request_bodies(&populated)
-            .into_iter()
-            .zip(request_bodies(&missing))
-        {
-            let foreign = server
-                .call_with_token(&outsider, method.clone(), &path, body)
-                .await;
-            let unknown = server
-                .call_with_token(&outsider, method.clone(), &elsewhere, other)
-                .await;
+        for (body, other) in request_bodies(&populated).into_iter().zip(request_bodies(&missing)) {
+            let foreign = server.call_with_token(&outsider, method.clone(), &path, body).await;
+            let unknown =
+                server.call_with_token(&outsider, method.clone(), &elsewhere, other).await;
             let (text, expected) = (&foreign.text, unknown.status);
             assert_eq!(foreign.status, expected, "{method} {path}: {text}");
-            let (foreign, unknown) = (
-                normalize(&foreign, &populated),
-                normalize(&unknown, &missing),
-            );
+            let (foreign, unknown) =
+                (normalize(&foreign, &populated), normalize(&unknown, &missing));
             assert_eq!(foreign, unknown, "{method} {path}");
         }
     }

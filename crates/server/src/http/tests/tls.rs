@@ -23,25 +23,14 @@ use crate::http::{
 fn create_self_signed_certificate(folder: &Path) {
     let created = Command::new("openssl")
         .current_dir(folder)
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-        ])
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
         .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .output()
         .unwrap();
-    assert!(
-        created.status.success(),
-        "{}",
-        String::from_utf8_lossy(&created.stderr)
-    );
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
 }
 
 #[tokio::test]
@@ -77,10 +66,7 @@ async fn serves_tls_only() {
 
     // Plaintext requests are not answered.
     let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    plain
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    plain.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut received = Vec::new();
     drop(plain.read_to_end(&mut received).await);
     assert!(!String::from_utf8_lossy(&received).contains("HTTP/1.1"));
@@ -108,14 +94,7 @@ struct CertificateAuthority<'f>(&'f Path);
 impl<'f> CertificateAuthority<'f> {
     fn new(folder: &'f Path) -> Self {
         let authority = Self(folder);
-        let new = [
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-        ];
+        let new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
         let subject = ["-nodes", "-days", "2", "-subj", "/CN=authority"];
         let files = ["-keyout", "ca.key", "-out", "ca.pem"];
         authority.run_openssl(&[&new[..], &subject, &files].concat());
@@ -123,10 +102,7 @@ impl<'f> CertificateAuthority<'f> {
     }
 
     fn run_openssl(&self, args: &[&str]) {
-        let output = Command::new("openssl")
-            .current_dir(self.0)
-            .args(args)
-            .output();
+        let output = Command::new("openssl").current_dir(self.0).args(args).output();
         let output = output.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{stderr}");
@@ -137,34 +113,14 @@ impl<'f> CertificateAuthority<'f> {
         let (key, request) = (format!("{file}.key"), format!("{file}.csr"));
         let (extensions, chain) = (format!("{file}.ext"), format!("{file}.pem"));
         std::fs::write(self.0.join(&extensions), format!("subjectAltName={name}\n")).unwrap();
-        let new = [
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-        ];
+        let new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
         let subject = ["-subj", "/CN=admin", "-keyout", &key, "-out", &request];
         self.run_openssl(&[&new[..], &subject].concat());
-        let sign = [
-            "x509", "-req", "-in", &request, "-CA", "ca.pem", "-CAkey", "ca.key",
-        ];
-        let options = [
-            "-CAcreateserial",
-            "-days",
-            "2",
-            "-extfile",
-            &extensions,
-            "-out",
-            &chain,
-        ];
+        let sign = ["x509", "-req", "-in", &request, "-CA", "ca.pem", "-CAkey", "ca.key"];
+        let options = ["-CAcreateserial", "-days", "2", "-extfile", &extensions, "-out", &chain];
         self.run_openssl(&[&sign[..], &options].concat());
         let read = |name: &str| std::fs::read(self.0.join(name)).unwrap();
-        ClientCertificate {
-            chain: read(&chain),
-            key: read(&key),
-        }
+        ClientCertificate { chain: read(&chain), key: read(&key) }
     }
 }
 
@@ -241,10 +197,7 @@ async fn client_certificate_identifies_caller() {
     let worker = server.issue_certificate("worker", "URI:spiffe://test/worker");
     let client = server.client(Some(&worker), None);
     let me = client.whoami().await.unwrap();
-    assert_eq!(
-        (&*me.actor, &*me.tenant_id),
-        ("spiffe://test/worker", "acme")
-    );
+    assert_eq!((&*me.actor, &*me.tenant_id), ("spiffe://test/worker", "acme"));
     assert_eq!(me.scopes, ["worker"]);
     let refused = client.list_executions(&ExecutionsQuery::default()).await;
     assert_eq!(error_code(refused), ErrorCode::Forbidden);
@@ -258,10 +211,7 @@ async fn client_certificate_identifies_caller() {
     let client = server.client(Some(&ops), Some(&server.token));
     assert_eq!(&*client.whoami().await.unwrap().tenant_id, "acme");
     let client = server.client(Some(&ops), Some("noetl_a_b"));
-    assert_eq!(
-        error_code(client.whoami().await),
-        ErrorCode::Unauthenticated
-    );
+    assert_eq!(error_code(client.whoami().await), ErrorCode::Unauthenticated);
     server.stop_server().await;
 }
 

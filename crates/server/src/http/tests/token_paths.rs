@@ -46,11 +46,7 @@ const SCOPES: [Scope; 7] = [
 /// A playbook with one step, which is an approval if the path ends with `/ask`.
 fn playbook_document(path: &str) -> Value {
     let is_approval = path.ends_with("/ask");
-    let kind = if is_approval {
-        "approval, title: why"
-    } else {
-        "noop"
-    };
+    let kind = if is_approval { "approval, title: why" } else { "noop" };
     let content = format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: one, path: {path} }}\n\
          workflow:\n  - {{step: ask, tool: {{kind: {kind}}}}}\n"
@@ -59,11 +55,8 @@ fn playbook_document(path: &str) -> Value {
 }
 
 async fn register_and_start(server: &TestServer, token: &str, path: &str) -> TestRun {
-    let post = async |route: &str, body| {
-        server
-            .call_with_token(token, Method::POST, route, body)
-            .await
-    };
+    let post =
+        async |route: &str, body| server.call_with_token(token, Method::POST, route, body).await;
     let registered = post("/api/catalog/register", playbook_document(path)).await;
     assert!(is_ok(&registered), "{}", registered.text);
     let started = post("/api/execute", json!({ "path": path })).await;
@@ -75,10 +68,7 @@ async fn register_and_start(server: &TestServer, token: &str, path: &str) -> Tes
 
 impl BoundTokenSetup {
     async fn on_store(fixture: &StoreFixture) -> Self {
-        let settings = HttpSettings {
-            is_dev: false,
-            ..HttpSettings::default()
-        };
+        let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
         let server = fixture.start_server(settings, |_| {}).await;
         let unbound_token = create_token(&server.runtime, "default", &SCOPES).await;
         let bound = CreateTokenRequest {
@@ -91,25 +81,15 @@ impl BoundTokenSetup {
         let bound_token = bound.unwrap().token.to_string();
         let own_run = register_and_start(&server, &unbound_token, "etl/one").await;
         let other_run = register_and_start(&server, &unbound_token, "other/one").await;
-        Self {
-            server,
-            unbound_token,
-            bound_token,
-            own_run,
-            other_run,
-        }
+        Self { server, unbound_token, bound_token, own_run, other_run }
     }
 
     async fn get(&self, token: &str, path: &str) -> TestResponse {
-        self.server
-            .call_with_token(token, Method::GET, path, json!({}))
-            .await
+        self.server.call_with_token(token, Method::GET, path, json!({})).await
     }
 
     async fn post(&self, path: &str, body: Value) -> TestResponse {
-        self.server
-            .call_with_token(&self.bound_token, Method::POST, path, body)
-            .await
+        self.server.call_with_token(&self.bound_token, Method::POST, path, body).await
     }
 }
 
@@ -142,14 +122,10 @@ async fn runs_of_other_paths_are_not_found() {
             let call = async |id: &str| {
                 let (method, body) = (method.clone(), body.clone());
                 let server = &setup.server;
-                server
-                    .call_with_token(&setup.bound_token, method, &path_for(id), body)
-                    .await
+                server.call_with_token(&setup.bound_token, method, &path_for(id), body).await
             };
-            let (foreign, unknown) = (
-                call(&setup.other_run.execution_id).await,
-                call(unknown_id).await,
-            );
+            let (foreign, unknown) =
+                (call(&setup.other_run.execution_id).await, call(unknown_id).await);
             let path = &route.path;
             assert_eq!(foreign.status, unknown.status, "{method} {path} {body}");
             assert!(!is_ok(&foreign), "{method} {path} {body}");
@@ -198,10 +174,7 @@ async fn lists_omit_other_paths() {
 async fn event_stream_omits_other_paths() {
     let setup = BoundTokenSetup::on_store(&StoreFixture::in_memory()).await;
     let streamed_runs = async |path_globs: Option<Arc<[Text]>>| {
-        let auth_context = AuthContext {
-            path_globs,
-            ..AuthContext::default()
-        };
+        let auth_context = AuthContext { path_globs, ..AuthContext::default() };
         let request = FeedFilter {
             tenant_id: auth_context.tenant_id.clone(),
             event_type: None,
@@ -219,23 +192,15 @@ async fn event_stream_omits_other_paths() {
         runs.collect::<BTreeSet<String>>()
     };
     let (own, other) = (&setup.own_run.execution_id, &setup.other_run.execution_id);
-    assert_eq!(
-        streamed_runs(None).await,
-        [own.clone(), other.clone()].into()
-    );
-    assert_eq!(
-        streamed_runs(Some(["etl/*".into()].into())).await,
-        [own.clone()].into()
-    );
+    assert_eq!(streamed_runs(None).await, [own.clone(), other.clone()].into());
+    assert_eq!(streamed_runs(Some(["etl/*".into()].into())).await, [own.clone()].into());
 }
 
 #[tokio::test]
 async fn definitions_of_other_paths_are_not_found() {
     on_every_store(async |fixture: &StoreFixture| {
         let setup = BoundTokenSetup::on_store(fixture).await;
-        let paths = setup
-            .get(&setup.bound_token, "/api/catalog/list/playbook")
-            .await;
+        let paths = setup.get(&setup.bound_token, "/api/catalog/list/playbook").await;
         assert_eq!(paths.json(), json!(["etl/one"]));
         for list in [
             json!({}),
@@ -267,14 +232,9 @@ async fn definitions_of_other_paths_are_not_found() {
         ] {
             let none = setup.get(&setup.bound_token, &path).await;
             none.assert_problem(ErrorCode::NotFound);
-            assert!(
-                is_ok(&setup.get(&setup.unbound_token, &path).await),
-                "{path}"
-            );
+            assert!(is_ok(&setup.get(&setup.unbound_token, &path).await), "{path}");
         }
-        let own = setup
-            .get(&setup.bound_token, "/api/catalog/etl/one/versions")
-            .await;
+        let own = setup.get(&setup.bound_token, "/api/catalog/etl/one/versions").await;
         assert!(is_ok(&own), "{}", own.text);
     })
     .await;
@@ -288,19 +248,13 @@ async fn rejects_operations_beyond_paths() {
         ("/api/signals", json!({ "name": "go" })),
         ("/api/tokens", json!({ "name": "x", "scopes": ["admin"] })),
         ("/api/catalog/register", playbook_document("other/two")),
-        (
-            "/api/commands/lease",
-            json!({ "worker_id": "w", "pool": "shared" }),
-        ),
+        ("/api/commands/lease", json!({ "worker_id": "w", "pool": "shared" })),
         (
             "/api/commands/report",
             json!({ "worker_id": "w", "reports": [], "lease": { "pool": "shared", "max": 1 } }),
         ),
     ] {
-        setup
-            .post(path, body)
-            .await
-            .assert_problem(ErrorCode::Forbidden);
+        setup.post(path, body).await.assert_problem(ErrorCode::Forbidden);
     }
     let cleaned = json!({ "older_than_minutes": 0, "dry_run": true });
     let cleaned = setup.post("/api/executions/cleanup", cleaned).await;
@@ -312,10 +266,8 @@ async fn rejects_operations_beyond_paths() {
 async fn pages_continue_past_other_runs() {
     let setup = BoundTokenSetup::on_store(&StoreFixture::in_memory()).await;
     let start = async |path: &str| {
-        let request = ExecuteRequest {
-            path: Some(path.parse().unwrap()),
-            ..ExecuteRequest::default()
-        };
+        let request =
+            ExecuteRequest { path: Some(path.parse().unwrap()), ..ExecuteRequest::default() };
         setup.server.runtime.execute(request).await.unwrap();
     };
     for _ in 0..2 {

@@ -76,10 +76,8 @@ pub(super) fn with_token(mut request: Request<Body>, token: &str) -> Request<Bod
 
 /// Creates a token of a tenant.
 pub(super) async fn create_token(runtime: &Runtime, tenant: &str, scopes: &[Scope]) -> String {
-    let auth_context = AuthContext {
-        tenant_id: TenantId::new(tenant).unwrap(),
-        ..AuthContext::default()
-    };
+    let auth_context =
+        AuthContext { tenant_id: TenantId::new(tenant).unwrap(), ..AuthContext::default() };
     let request = CreateTokenRequest {
         name: format!("{tenant}-token").into(),
         scopes: scopes.to_vec(),
@@ -112,9 +110,7 @@ async fn rejects_requests_without_token() {
     let server = start_secured_server().await;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(&route.path);
-        let reply = server
-            .send(build_request(method.clone(), &path, "{}"))
-            .await;
+        let reply = server.send(build_request(method.clone(), &path, "{}")).await;
         match route.access {
             RouteAccess::Open => assert!(is_ok(&reply), "{method} {path}: {}", reply.text),
             RouteAccess::Identity | RouteAccess::AnyOf(_) => {
@@ -137,9 +133,7 @@ async fn scope_grants_only_its_routes() {
         let granted = ScopeSet::NONE.with_scope(*scope);
         for (method, route) in declared_routes() {
             let path = path_with_sample_ids(&route.path);
-            let reply = server
-                .call_with_token(&token, method.clone(), &path, json!({}))
-                .await;
+            let reply = server.call_with_token(&token, method.clone(), &path, json!({})).await;
             let is_allowed = match route.access {
                 RouteAccess::Open | RouteAccess::Identity => true,
                 RouteAccess::AnyOf(scopes) => scopes.iter().any(|scope| granted.allows(*scope)),
@@ -147,11 +141,7 @@ async fn scope_grants_only_its_routes() {
             };
             assert_ne!(reply.status, 401, "{scope} {method} {path}");
             let is_refused = reply.status == 403 && reply.text.contains("this requires the ");
-            assert_eq!(
-                is_refused, !is_allowed,
-                "{scope} {method} {path}: {}",
-                reply.text
-            );
+            assert_eq!(is_refused, !is_allowed, "{scope} {method} {path}: {}", reply.text);
         }
     }
 }
@@ -160,9 +150,7 @@ async fn scope_grants_only_its_routes() {
 async fn accepts_token_as_bearer_or_password() {
     let server = start_secured_server().await;
     let token = create_token(&server.runtime, "acme", &[Scope::ExecRead, Scope::Worker]).await;
-    let me = server
-        .call_with_token(&token, Method::GET, "/api/whoami", json!({}))
-        .await;
+    let me = server.call_with_token(&token, Method::GET, "/api/whoami", json!({})).await;
     assert!(is_ok(&me), "{}", me.text);
     assert_eq!(me.text_at("/actor"), "acme-token");
     assert_eq!(me.text_at("/tenant_id"), "acme");
@@ -177,36 +165,19 @@ async fn accepts_token_as_bearer_or_password() {
     let wrong_secret = format!("{}0", &token[..token.len() - 1]);
     let other = if token.ends_with('0') { "1" } else { "0" };
     let wrong_secret = wrong_secret[..wrong_secret.len() - 1].to_owned() + other;
-    for wrong in [
-        &*wrong_secret,
-        "noetl_000000000000_secret",
-        "nonsense",
-        "",
-        &format!("{token}0"),
-    ] {
-        let reply = server
-            .call_with_token(wrong, Method::GET, "/api/whoami", json!({}))
-            .await;
+    for wrong in [&*wrong_secret, "noetl_000000000000_secret", "nonsense", "", &format!("{token}0")]
+    {
+        let reply = server.call_with_token(wrong, Method::GET, "/api/whoami", json!({})).await;
         reply.assert_problem(ErrorCode::Unauthenticated);
-        assert!(
-            !reply.text.contains(wrong) || wrong.is_empty(),
-            "{}",
-            reply.text
-        );
+        assert!(!reply.text.contains(wrong) || wrong.is_empty(), "{}", reply.text);
     }
 }
 
 #[tokio::test]
 async fn rejects_wrong_token_from_local_peer() {
     let server = super::start_server().await;
-    let wrong = with_token(
-        build_request(Method::GET, "/api/executions", ""),
-        "noetl_a_b",
-    );
-    server
-        .send(wrong)
-        .await
-        .assert_problem(ErrorCode::Unauthenticated);
+    let wrong = with_token(build_request(Method::GET, "/api/executions", ""), "noetl_a_b");
+    server.send(wrong).await.assert_problem(ErrorCode::Unauthenticated);
     assert!(is_ok(&server.get("/api/executions").await));
 }
 
@@ -215,39 +186,25 @@ async fn rejects_revoked_and_expired_tokens() {
     let server = start_secured_server().await;
     let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"], "ttl_days": 1 });
-    let created = server
-        .call_with_token(&admin, Method::POST, "/api/tokens", body)
-        .await;
+    let created = server.call_with_token(&admin, Method::POST, "/api/tokens", body).await;
     assert!(is_ok(&created), "{}", created.text);
     let (token, id) = (created.text_at("/token"), created.text_at("/id"));
     assert!(created.json_at("/expires_at").is_string());
     let list_executions = || async {
-        server
-            .call_with_token(&token, Method::GET, "/api/executions", json!({}))
-            .await
+        server.call_with_token(&token, Method::GET, "/api/executions", json!({})).await
     };
     assert!(is_ok(&list_executions().await));
 
-    let listed = server
-        .call_with_token(&admin, Method::GET, "/api/tokens", json!({}))
-        .await;
+    let listed = server.call_with_token(&admin, Method::GET, "/api/tokens", json!({})).await;
     assert_eq!(listed.json_at("/tokens").as_array().unwrap().len(), 2);
     assert_eq!(listed.text_at("/tokens/1/name"), "ci");
     let secret = token.rsplit('_').next().unwrap();
     assert!(!listed.text.contains(secret) && !listed.text.contains("sha256"));
 
     let path = format!("/api/tokens/{id}");
-    let revoked = server
-        .call_with_token(&admin, Method::DELETE, &path, json!({}))
-        .await;
-    assert!(
-        revoked.json_at("/revoked_at").is_string(),
-        "{}",
-        revoked.text
-    );
-    list_executions()
-        .await
-        .assert_problem(ErrorCode::Unauthenticated);
+    let revoked = server.call_with_token(&admin, Method::DELETE, &path, json!({})).await;
+    assert!(revoked.json_at("/revoked_at").is_string(), "{}", revoked.text);
+    list_executions().await.assert_problem(ErrorCode::Unauthenticated);
 
     let old = ApiToken {
         token_id: TokenId::new(77).unwrap(),
@@ -266,35 +223,22 @@ async fn rejects_revoked_and_expired_tokens() {
         revoked_at: None,
     };
     assert!(server.runtime.store().put_token(old).await.unwrap());
-    let expired = server.call_with_token(
-        "noetl_old_secret",
-        Method::GET,
-        "/api/executions",
-        json!({}),
-    );
+    let expired =
+        server.call_with_token("noetl_old_secret", Method::GET, "/api/executions", json!({}));
     expired.await.assert_problem(ErrorCode::TokenExpired);
 }
 
 #[tokio::test]
 async fn token_revoked_by_other_server_ends_soon() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let settings = HttpSettings {
-        is_dev: false,
-        ..HttpSettings::default()
-    };
+    let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let first = start_server_with(Arc::clone(&store), &settings).await;
     let second = start_server_with(store, &settings).await;
     let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
-    let list_executions = || async {
-        first
-            .call_with_token(&token, Method::GET, "/api/executions", json!({}))
-            .await
-    };
+    let list_executions =
+        || async { first.call_with_token(&token, Method::GET, "/api/executions", json!({})).await };
     assert!(is_ok(&list_executions().await));
-    let id = first
-        .runtime
-        .list_tokens(noetl_types::limits::PageLimit::MAX, None)
-        .await;
+    let id = first.runtime.list_tokens(noetl_types::limits::PageLimit::MAX, None).await;
     let id = id.unwrap().tokens[0].id;
     second.runtime.revoke_token(id).await.unwrap();
     // The token cache is at most two seconds old. The rest allows for a busy machine.
@@ -304,9 +248,7 @@ async fn token_revoked_by_other_server_ends_soon() {
         }
     });
     wait.await.unwrap();
-    list_executions()
-        .await
-        .assert_problem(ErrorCode::Unauthenticated);
+    list_executions().await.assert_problem(ErrorCode::Unauthenticated);
 }
 
 #[tokio::test]
@@ -316,47 +258,22 @@ async fn token_creation_is_validated() {
     let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
     let create = |token: String, body: Value| {
         let server = &server;
-        async move {
-            server
-                .call_with_token(&token, Method::POST, "/api/tokens", body)
-                .await
-        }
+        async move { server.call_with_token(&token, Method::POST, "/api/tokens", body).await }
     };
     for (body, code) in [
         (json!({}), ErrorCode::Validation),
         (json!({ "name": "x", "scopes": [] }), ErrorCode::Validation),
-        (
-            json!({ "name": "x", "scopes": ["root"] }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": " ", "scopes": ["worker"] }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": "x", "scopes": ["worker"], "pools": [] }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": "x", "scopes": ["worker"], "ttl_days": 0 }),
-            ErrorCode::OutOfRange,
-        ),
+        (json!({ "name": "x", "scopes": ["root"] }), ErrorCode::Validation),
+        (json!({ "name": " ", "scopes": ["worker"] }), ErrorCode::Validation),
+        (json!({ "name": "x", "scopes": ["worker"], "pools": [] }), ErrorCode::Validation),
+        (json!({ "name": "x", "scopes": ["worker"], "ttl_days": 0 }), ErrorCode::OutOfRange),
         (
             json!({ "name": "x", "scopes": ["worker"], "path_globs": ["a b"] }),
             ErrorCode::Validation,
         ),
-        (
-            json!({ "name": "x", "scopes": ["worker"], "wings": 2 }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": "x", "scopes": ["internal:outbox"] }),
-            ErrorCode::Forbidden,
-        ),
-        (
-            json!({ "name": "x", "scopes": ["worker"], "tenant_id": "default" }),
-            ErrorCode::NotFound,
-        ),
+        (json!({ "name": "x", "scopes": ["worker"], "wings": 2 }), ErrorCode::Validation),
+        (json!({ "name": "x", "scopes": ["internal:outbox"] }), ErrorCode::Forbidden),
+        (json!({ "name": "x", "scopes": ["worker"], "tenant_id": "default" }), ErrorCode::NotFound),
     ] {
         create(admin.clone(), body).await.assert_problem(code);
     }
@@ -368,41 +285,16 @@ async fn token_creation_is_validated() {
 #[tokio::test]
 async fn bootstrap_token_is_created_once() {
     let server = start_secured_server().await;
-    let created = server
-        .runtime
-        .bootstrap_admin_token(None)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        server.runtime.bootstrap_admin_token(None).await.unwrap(),
-        None
-    );
-    let me = server
-        .call_with_token(&created, Method::GET, "/api/whoami", json!({}))
-        .await;
+    let created = server.runtime.bootstrap_admin_token(None).await.unwrap().unwrap();
+    assert_eq!(server.runtime.bootstrap_admin_token(None).await.unwrap(), None);
+    let me = server.call_with_token(&created, Method::GET, "/api/whoami", json!({})).await;
     assert_eq!(me.json_at("/scopes"), json!(["admin"]));
 
     let other = start_secured_server().await;
     let chosen_token = format!("noetl_first_{}", "5".repeat(64));
-    assert!(
-        other
-            .runtime
-            .bootstrap_admin_token(Some("noetl_a_short"))
-            .await
-            .is_err()
-    );
-    assert_eq!(
-        other
-            .runtime
-            .bootstrap_admin_token(Some(&chosen_token))
-            .await
-            .unwrap(),
-        None
-    );
-    let me = other
-        .call_with_token(&chosen_token, Method::GET, "/api/whoami", json!({}))
-        .await;
+    assert!(other.runtime.bootstrap_admin_token(Some("noetl_a_short")).await.is_err());
+    assert_eq!(other.runtime.bootstrap_admin_token(Some(&chosen_token)).await.unwrap(), None);
+    let me = other.call_with_token(&chosen_token, Method::GET, "/api/whoami", json!({})).await;
     assert!(is_ok(&me), "{}", me.text);
 }
 
@@ -423,24 +315,17 @@ async fn worker_token_is_bound_to_pools() {
     let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
 
     let content = json!({ "content": super::TWO_STEPS });
-    let registered = server
-        .call_with_token(&user, Method::POST, "/api/catalog/register", content)
-        .await;
+    let registered =
+        server.call_with_token(&user, Method::POST, "/api/catalog/register", content).await;
     assert!(is_ok(&registered), "{}", registered.text);
     let request = json!({ "path": "demo/two" });
-    let started = server
-        .call_with_token(&user, Method::POST, "/api/execute", request)
-        .await;
+    let started = server.call_with_token(&user, Method::POST, "/api/execute", request).await;
     let execution_id = started.text_at("/execution_id");
 
     let lease = |pool: &str| json!({ "worker_id": "w1", "pool": pool, "wait_ms": 0 });
     let post = |token: &str, path: &'static str, body: Value| {
         let (server, token) = (&server, token.to_owned());
-        async move {
-            server
-                .call_with_token(&token, Method::POST, path, body)
-                .await
-        }
+        async move { server.call_with_token(&token, Method::POST, path, body).await }
     };
     let refused = post(&bound, "/api/commands/lease", lease("shared")).await;
     refused.assert_problem(ErrorCode::Forbidden);
@@ -477,9 +362,7 @@ async fn worker_token_is_bound_to_pools() {
     assert_eq!(refused.text_at("/results/0/status"), "rejected");
     assert_eq!(refused.text_at("/results/0/code"), "forbidden");
     let vars = format!("/api/vars/{execution_id}");
-    let refused = server
-        .call_with_token(&bound, Method::POST, &vars, json!({ "x": 1 }))
-        .await;
+    let refused = server.call_with_token(&bound, Method::POST, &vars, json!({ "x": 1 })).await;
     refused.assert_problem(ErrorCode::Forbidden);
     let accepted = post(&unbound, "/api/commands/report", body).await;
     assert_eq!(accepted.text_at("/results/0/status"), "accepted");
@@ -497,9 +380,7 @@ async fn rate_limit_asks_to_retry() {
     let one = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     let mut last = 200;
     for _ in 0..1_000 {
-        let reply = server
-            .call_with_token(&one, Method::GET, "/api/whoami", json!({}))
-            .await;
+        let reply = server.call_with_token(&one, Method::GET, "/api/whoami", json!({})).await;
         last = reply.status;
         if last != 200 {
             reply.assert_problem(ErrorCode::RateLimited);
@@ -509,25 +390,18 @@ async fn rate_limit_asks_to_retry() {
     }
     assert_eq!(last, 429);
     let other = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
-    assert!(is_ok(
-        &server
-            .call_with_token(&other, Method::GET, "/api/whoami", json!({}))
-            .await
-    ));
+    assert!(is_ok(&server.call_with_token(&other, Method::GET, "/api/whoami", json!({})).await));
 }
 
 /// Asserts that 50 unauthenticated requests are in the audit log of the operator's tenant.
 async fn assert_anonymous_requests_audited(server: &TestServer, operator: &str) {
-    let audit = server
-        .call_with_token(operator, Method::GET, "/api/audit?limit=1", json!({}))
-        .await;
+    let audit =
+        server.call_with_token(operator, Method::GET, "/api/audit?limit=1", json!({})).await;
     assert_eq!(audit.text_at("/entries/0/actor"), "anonymous");
     assert_eq!(audit.json_at("/entries/0/detail/count"), 50);
     let next = audit.text_at("/next_cursor");
     let path = format!("/api/audit?limit=1&cursor={next}");
-    let first = server
-        .call_with_token(operator, Method::GET, &path, json!({}))
-        .await;
+    let first = server.call_with_token(operator, Method::GET, &path, json!({})).await;
     assert_eq!(
         (first.json_at("/intact"), first.json_at("/entries/0/seq")),
         (json!(true), json!(1))
@@ -541,31 +415,20 @@ async fn operations_are_audited() {
     let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
     let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"] });
-    let created = server
-        .call_with_token(&admin, Method::POST, "/api/tokens", body)
-        .await;
+    let created = server.call_with_token(&admin, Method::POST, "/api/tokens", body).await;
     let cancel = "/api/executions/7000000000000000000/cancel";
-    server
-        .call_with_token(&admin, Method::POST, cancel, json!({}))
-        .await;
+    server.call_with_token(&admin, Method::POST, cancel, json!({})).await;
     let reader = created.text_at("/token");
     for _ in 0..50 {
-        let refused = server
-            .call_with_token(&reader, Method::GET, "/api/tokens", json!({}))
-            .await;
+        let refused = server.call_with_token(&reader, Method::GET, "/api/tokens", json!({})).await;
         refused.assert_problem(ErrorCode::Forbidden);
     }
     for _ in 0..50 {
         server.get("/api/executions?secret=x").await;
     }
-    server
-        .runtime
-        .close(std::time::Duration::from_mins(1))
-        .await;
+    server.runtime.close(std::time::Duration::from_mins(1)).await;
 
-    let audit = server
-        .call_with_token(&admin, Method::GET, "/api/audit", json!({}))
-        .await;
+    let audit = server.call_with_token(&admin, Method::GET, "/api/audit", json!({})).await;
     assert!(is_ok(&audit), "{}", audit.text);
     assert_eq!(audit.json_at("/intact"), true);
     let entries = audit.json_at("/entries");
@@ -581,11 +444,7 @@ async fn operations_are_audited() {
         .collect();
     let expected = [
         ("acme-token", "POST /api/tokens", "ok"),
-        (
-            "acme-token",
-            "POST /api/executions/{execution_id}/cancel",
-            "not_found",
-        ),
+        ("acme-token", "POST /api/executions/{execution_id}/cancel", "not_found"),
         ("ci", "access", "forbidden"),
         ("ci", "access", "forbidden"),
     ]
@@ -601,11 +460,7 @@ async fn operations_are_audited() {
 
 #[test]
 fn request_without_headers_has_no_token() {
-    assert!(
-        crate::http::identity::request_token(&HeaderMap::new())
-            .unwrap()
-            .is_none()
-    );
+    assert!(crate::http::identity::request_token(&HeaderMap::new()).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -620,9 +475,7 @@ async fn token_is_bound_to_paths() {
         json!({ "content": content })
     };
     let post = async |token: &str, path: &str, body: Value| {
-        server
-            .call_with_token(token, Method::POST, path, body)
-            .await
+        server.call_with_token(token, Method::POST, path, body).await
     };
     for path in ["etl/one", "other/one"] {
         let registered = post(&admin, "/api/catalog/register", playbook_body(path)).await;
@@ -640,25 +493,17 @@ async fn token_is_bound_to_paths() {
     let foreign_run = format!("/api/executions/{}/rerun", foreign.text_at("/execution_id"));
     for (path, body) in [
         ("/api/execute", json!({ "path": "other/one" })),
-        (
-            "/api/execute",
-            json!({ "catalog_id": foreign.json_at("/catalog_id") }),
-        ),
+        ("/api/execute", json!({ "catalog_id": foreign.json_at("/catalog_id") })),
         (&foreign_run, json!({})),
     ] {
-        post(&bound, path, body)
-            .await
-            .assert_problem(ErrorCode::NotFound);
+        post(&bound, path, body).await.assert_problem(ErrorCode::NotFound);
     }
     let elsewhere = playbook_body("other/one");
     let elsewhere = post(&bound, "/api/catalog/register", elsewhere).await;
     elsewhere.assert_problem(ErrorCode::Forbidden);
     let batch = json!({ "executions": [{ "path": "other/one" }, { "path": "etl/one" }] });
     let batch = post(&bound, "/api/execute/batch", batch).await;
-    assert_eq!(
-        (batch.json_at("/started"), batch.json_at("/failed")),
-        (json!(1), json!(1))
-    );
+    assert_eq!((batch.json_at("/started"), batch.json_at("/failed")), (json!(1), json!(1)));
     let archived = server.call_with_token(
         &bound,
         Method::DELETE,

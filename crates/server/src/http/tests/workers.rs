@@ -14,33 +14,21 @@ use super::{TestServer, build_request, is_ok, start_server};
 async fn worker_registers_renews_and_leaves() {
     let server = start_server().await;
     let name = json!({ "name": "w1", "component_type": "worker_pool" });
-    let reply = server
-        .post("/api/worker/pool/heartbeat", name.clone())
-        .await;
+    let reply = server.post("/api/worker/pool/heartbeat", name.clone()).await;
     reply.assert_problem(ErrorCode::NotFound);
 
     let worker = json!({ "name": "w1", "component_type": "worker_pool", "capacity": 4,
         "labels": { "pool_name": "shared" }, "hostname": "h", "pid": 1 });
-    let registered = server
-        .post("/api/worker/pool/register", worker.clone())
-        .await;
+    let registered = server.post("/api/worker/pool/register", worker.clone()).await;
     assert!(is_ok(&registered), "{}", registered.text);
     assert_eq!(registered.text_at("/status"), "active");
     assert_eq!(registered.json_at("/capacity"), 4);
     let again = server.post("/api/worker/pool/register", worker).await;
-    assert_eq!(
-        again.json_at("/runtime_id"),
-        registered.json_at("/runtime_id")
-    );
+    assert_eq!(again.json_at("/runtime_id"), registered.json_at("/runtime_id"));
     assert!(again.json_at("/runtime_id").is_string());
 
-    let reply = server
-        .post("/api/worker/pool/heartbeat", name.clone())
-        .await;
-    assert_eq!(
-        reply.json(),
-        json!({ "status": "ok", "cancel": [], "drain": false })
-    );
+    let reply = server.post("/api/worker/pool/heartbeat", name.clone()).await;
+    assert_eq!(reply.json(), json!({ "status": "ok", "cancel": [], "drain": false }));
 
     let execution_id = server.start_two_steps().await;
     let command = server.lease_command().await;
@@ -50,25 +38,16 @@ async fn worker_registers_renews_and_leaves() {
     assert_eq!(pools.text_at("/items/0/name"), "w1");
     assert_eq!(pools.text_at("/pools/0/pool"), "shared");
     assert_eq!(
-        (
-            pools.json_at("/pools/0/in_flight"),
-            pools.json_at("/pools/0/pending")
-        ),
+        (pools.json_at("/pools/0/in_flight"), pools.json_at("/pools/0/pending")),
         (json!(1), json!(0))
     );
-    for (query, count) in [
-        ("name=w1", 1),
-        ("name=w2", 0),
-        ("status=offline", 0),
-        ("kind=broker", 0),
-    ] {
+    for (query, count) in
+        [("name=w1", 1), ("name=w2", 0), ("status=offline", 0), ("kind=broker", 0)]
+    {
         let pools = server.get(&format!("/api/worker/pools?{query}")).await;
         assert_eq!(pools.json_at("/count"), count, "{query}");
     }
-    server
-        .get("/api/worker/pools?kind=x")
-        .await
-        .assert_problem(ErrorCode::BadQuery);
+    server.get("/api/worker/pools?kind=x").await.assert_problem(ErrorCode::BadQuery);
 
     for method in [Method::DELETE, Method::POST] {
         let deregister = build_request(method, "/api/worker/pool/deregister", name.to_string());
@@ -84,22 +63,10 @@ async fn validates_worker_registration() {
     let server = start_server().await;
     for (worker, code) in [
         (json!({ "name": "" }), ErrorCode::Validation),
-        (
-            json!({ "name": "w", "kind": "toaster" }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": "w", "kind": "server_api" }),
-            ErrorCode::Forbidden,
-        ),
-        (
-            json!({ "name": "w", "labels": { "pool_name": "no pool" } }),
-            ErrorCode::Validation,
-        ),
-        (
-            json!({ "name": "w", "labels": { "pool_name": 7 } }),
-            ErrorCode::Validation,
-        ),
+        (json!({ "name": "w", "kind": "toaster" }), ErrorCode::Validation),
+        (json!({ "name": "w", "kind": "server_api" }), ErrorCode::Forbidden),
+        (json!({ "name": "w", "labels": { "pool_name": "no pool" } }), ErrorCode::Validation),
+        (json!({ "name": "w", "labels": { "pool_name": 7 } }), ErrorCode::Validation),
     ] {
         let reply = server.post("/api/worker/pool/register", worker).await;
         reply.assert_problem(code);
@@ -169,26 +136,20 @@ async fn create_pool_token(server: &TestServer, pool: &str) -> String {
 }
 
 async fn check_pool_binding(fixture: &StoreFixture) {
-    let server = fixture
-        .start_server(super::secured_settings(), |_| ())
-        .await;
+    let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let user = [Scope::ExecRun, Scope::CatalogWrite];
     let user = create_token(&server.runtime, "acme", &user).await;
     let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
     let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
-        server
-            .call_with_token(token, Method::POST, path, body)
-            .await
+        server.call_with_token(token, Method::POST, path, body).await
     };
     let content = json!({ "content": super::TWO_STEPS });
     let registered = post(&user, "/api/catalog/register", content).await;
     assert!(is_ok(&registered), "{}", registered.text);
     post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
-    let command = post(&unbound, "/api/commands/lease", lease)
-        .await
-        .json_at("/commands/0");
+    let command = post(&unbound, "/api/commands/lease", lease).await.json_at("/commands/0");
 
     let name = json!({ "name": "w1" });
     let worker = |name: &str, pool: &str| json!({ "name": name, "labels": { "pool_name": pool } });
@@ -201,9 +162,7 @@ async fn check_pool_binding(fixture: &StoreFixture) {
         refused.assert_problem(ErrorCode::Forbidden);
         assert!(is_ok(&post(&bound, register, worker("w1", "gpu")).await));
     }
-    assert!(is_ok(
-        &post(&unbound, register, worker("w1", "shared")).await
-    ));
+    assert!(is_ok(&post(&unbound, register, worker("w1", "shared")).await));
     for (path, body) in [
         (deregister, name.clone()),
         (heartbeat, name.clone()),
@@ -239,17 +198,13 @@ async fn check_pool_binding(fixture: &StoreFixture) {
 /// A worker that has the same name as one of another pool neither renews that worker's claims nor
 /// receives its cancellations.
 async fn check_pool_binding_with_same_name(fixture: &StoreFixture) {
-    let server = fixture
-        .start_server(super::secured_settings(), |_| ())
-        .await;
+    let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let user = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite];
     let user = create_token(&server.runtime, "acme", &user).await;
     let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
     let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
-        let reply = server
-            .call_with_token(token, Method::POST, path, body)
-            .await;
+        let reply = server.call_with_token(token, Method::POST, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
         reply
     };
@@ -259,9 +214,7 @@ async fn check_pool_binding_with_same_name(fixture: &StoreFixture) {
     let run = started.text_at("/execution_id");
     let commands = format!("/api/commands?execution_id={run}");
     let command = async || {
-        let list = server
-            .call_with_token(&user, Method::GET, &commands, json!({}))
-            .await;
+        let list = server.call_with_token(&user, Method::GET, &commands, json!({})).await;
         list.json_at("/commands/0")
     };
     let id = command().await["command_id"].clone();
@@ -281,18 +234,10 @@ async fn check_pool_binding_with_same_name(fixture: &StoreFixture) {
     assert!(first_expiry.is_string(), "{first_expiry}");
     register_in(&bound, "gpu").await;
     assert_eq!(heartbeat(&bound).await, json!([]));
-    assert_eq!(
-        lease_until().await,
-        first_expiry,
-        "renewed by a worker of another pool"
-    );
+    assert_eq!(lease_until().await, first_expiry, "renewed by a worker of another pool");
     register_in(&unbound, "shared").await;
     assert_eq!(heartbeat(&unbound).await, json!([]));
-    assert_ne!(
-        lease_until().await,
-        first_expiry,
-        "renewed by the worker that claimed it"
-    );
+    assert_ne!(lease_until().await, first_expiry, "renewed by the worker that claimed it");
     let cancel = format!("/api/executions/{run}/cancel");
     post(&user, &cancel, json!({})).await;
     // A name belongs to its current registration. After it is deregistered, another pool may
@@ -311,18 +256,14 @@ async fn worker_names_cannot_reach_other_tenants() {
 }
 
 async fn check_unreachable_names(fixture: &StoreFixture) {
-    let server = fixture
-        .start_server(super::secured_settings(), |_| ())
-        .await;
+    let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let scopes = [Scope::Worker, Scope::ExecRun];
     let acme = create_token(&server.runtime, "acme", &scopes).await;
     let outsider = create_token(&server.runtime, "default", &scopes).await;
     for kind in ["worker_pool", "broker"] {
         let worker = json!({ "name": "w1", "kind": kind });
         let register = "/api/worker/pool/register";
-        let registered = server
-            .call_with_token(&acme, Method::POST, register, worker)
-            .await;
+        let registered = server.call_with_token(&acme, Method::POST, register, worker).await;
         assert!(is_ok(&registered), "{}", registered.text);
     }
     let rows = async || {
@@ -339,9 +280,7 @@ async fn check_unreachable_names(fixture: &StoreFixture) {
             for name in ["acme\u{1f}w1", "nobody\u{1f}w1"] {
                 let path = format!("/api/worker/pool/{operation}");
                 let body = json!({ "name": name, "kind": kind });
-                let refused = server
-                    .call_with_token(&outsider, Method::POST, &path, body)
-                    .await;
+                let refused = server.call_with_token(&outsider, Method::POST, &path, body).await;
                 refused.assert_problem(ErrorCode::Validation);
             }
         }

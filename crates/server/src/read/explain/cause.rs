@@ -22,16 +22,10 @@ impl Runtime {
     ) -> Result<Vec<CausalEvent>, RuntimeError> {
         let version = row.head.version.get();
         let after = version.saturating_sub(TAIL_EVENTS).max(0);
-        let mut tail = self
-            .read_log_chunk(row.execution_id, after, TAIL_EVENTS)
-            .await?;
+        let mut tail = self.read_log_chunk(row.execution_id, after, TAIL_EVENTS).await?;
         // The query may be about an earlier position of the log.
         tail.retain(|stored| stored.record.seq.get() <= version);
-        let mut next = tail
-            .iter()
-            .rev()
-            .find(|stored| can_start_chain(stored, step))
-            .cloned();
+        let mut next = tail.iter().rev().find(|stored| can_start_chain(stored, step)).cloned();
         let mut chain = Vec::new();
         while let Some(stored) = next.take() {
             let parent = stored.record.event.parent_event_id;
@@ -65,10 +59,7 @@ impl Runtime {
 /// step.
 fn can_start_chain(stored: &StoredEvent, step: Option<&Text>) -> bool {
     let event = &stored.record.event;
-    let is_audit = event
-        .event_type
-        .known_type()
-        .is_some_and(EventType::is_audit);
+    let is_audit = event.event_type.known_type().is_some_and(EventType::is_audit);
     let is_of_step = step.is_none_or(|step| event.node_name.as_ref() == Some(step));
     !is_audit && is_of_step
 }

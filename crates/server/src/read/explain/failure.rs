@@ -18,9 +18,7 @@ pub(super) fn find_failure(definition: &Definition, state: &ExecutionState) -> O
         DocumentText::new(text).position(find_error_span(text, step, error).start)
     });
     Some(FailureView {
-        step: steps
-            .first()
-            .map(|step| Text::from(plan.step(*step).name.as_str())),
+        step: steps.first().map(|step| Text::from(plan.step(*step).name.as_str())),
         error: error.to_json(),
         line: position.map(|position| position.line),
         column: position.map(|position| position.column),

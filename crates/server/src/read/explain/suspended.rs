@@ -39,11 +39,7 @@ fn describe_suspension(task: &SuspendedTask) -> (WaitConditionKind, String, Vec<
         }
         SuspensionKind::Approval(approval) => {
             let detail = describe_approval(approval, task.signals.len());
-            (
-                WaitConditionKind::Approval,
-                detail,
-                approval.approvers.clone(),
-            )
+            (WaitConditionKind::Approval, detail, approval.approvers.clone())
         }
         SuspensionKind::Child(call) => {
             let holder = Text::from(call.child.to_string());
@@ -62,9 +58,7 @@ fn describe_suspension(task: &SuspendedTask) -> (WaitConditionKind, String, Vec<
 
 fn describe_signals(wait: &SignalWait, delivered: &[DeliveredSignal]) -> String {
     let is_open = |index: u32| !delivered.iter().any(|signal| signal.awaited_index == index);
-    let open = (0..)
-        .zip(&wait.signals)
-        .filter(|(index, _)| is_open(*index));
+    let open = (0..).zip(&wait.signals).filter(|(index, _)| is_open(*index));
     let names: Vec<String> = open
         .map(|(_, awaited)| match &awaited.key {
             Some(key) => format!("`{}` with key `{key}`", awaited.name),
@@ -75,11 +69,7 @@ fn describe_signals(wait: &SignalWait, delivered: &[DeliveredSignal]) -> String 
         WaitMode::Any => " or ",
         WaitMode::All => " and ",
     };
-    let noun = if names.len() == 1 {
-        "signal"
-    } else {
-        "signals"
-    };
+    let noun = if names.len() == 1 { "signal" } else { "signals" };
     format!("waits for {noun} {}", names.join(separator))
 }
 

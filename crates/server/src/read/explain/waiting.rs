@@ -38,10 +38,7 @@ impl Runtime {
                 Some(task) => Some((suspended::suspended_task_wait(task), String::new())),
                 None if command.is_on_server => {
                     let detail = "is about to run on the server";
-                    Some((
-                        new_wait(WaitConditionKind::Command, None, detail),
-                        String::new(),
-                    ))
+                    Some((new_wait(WaitConditionKind::Command, None, detail), String::new()))
                 }
                 None => rows.get(&id).and_then(|row| {
                     self.queued_command_wait(row, command.reported_retries(), &pools)
@@ -107,10 +104,7 @@ impl Runtime {
         // Facts about queues of other tenants are not available here.
         let pool = command.pool.pool_for_tenant(self.tenant());
         let detail = pools.describe_pool(pool.as_ref().unwrap_or(&command.pool));
-        let wait = WaitCondition {
-            since,
-            ..new_wait(WaitConditionKind::Pool, None, &detail)
-        };
+        let wait = WaitCondition { since, ..new_wait(WaitConditionKind::Pool, None, &detail) };
         Some((wait, command.pool.to_string()))
     }
 
@@ -185,11 +179,7 @@ impl Runtime {
             SlotHolder::Execution => None,
             SlotHolder::Step { step, .. } => Some(Text::from(step.as_str())),
         };
-        let detail = if step.is_none() {
-            format!("the run {detail}")
-        } else {
-            detail
-        };
+        let detail = if step.is_none() { format!("the run {detail}") } else { detail };
         Ok(WaitCondition {
             since: Some(request.since),
             holders,
@@ -206,11 +196,7 @@ pub(super) fn past_waits(definition: &Definition, state: &ExecutionState) -> Vec
         let step = Text::from(definition.plan.step(command.step).name.as_str());
         let wait = match command.suspended_task() {
             Some(task) => suspended::suspended_task_wait(task),
-            None => new_wait(
-                WaitConditionKind::Command,
-                None,
-                "was issued and had not ended",
-            ),
+            None => new_wait(WaitConditionKind::Command, None, "was issued and had not ended"),
         };
         let step = Some(step);
         list.add_wait("", WaitCondition { step, ..wait });
@@ -272,11 +258,7 @@ fn leased_command_wait(
         "is running".to_owned()
     };
     if let Some(retries) = retries.filter(|_| !is_lost) {
-        let attempts = if retries.count == 1 {
-            "attempt"
-        } else {
-            "attempts"
-        };
+        let attempts = if retries.count == 1 { "attempt" } else { "attempts" };
         detail.push_str(&format!(", after {} failed {attempts}", retries.count));
     }
     let wait = WaitCondition {
@@ -299,11 +281,8 @@ fn add_join_waits(definition: &Definition, state: &ExecutionState, list: &mut Wa
         if blockers.is_empty() {
             continue;
         }
-        let names: Vec<String> = blockers
-            .iter()
-            .take(MAX_LISTED_HOLDERS)
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let names: Vec<String> =
+            blockers.iter().take(MAX_LISTED_HOLDERS).map(|name| format!("`{name}`")).collect();
         let detail = format!("waits for {}, which may still lead to it", names.join(", "));
         let step = Text::from(plan.step(step).name.as_str());
         let wait = WaitCondition {

@@ -71,9 +71,9 @@ impl FoldedLog {
     fn apply_events(&mut self, page: &ReplayPage) -> Result<(), ReplayError> {
         let before = self.state.version().get();
         match page {
-            ReplayPage::Rows(rows) => rows
-                .replay_rows()
-                .try_for_each(|row| self.state.apply_row(&row))?,
+            ReplayPage::Rows(rows) => {
+                rows.replay_rows().try_for_each(|row| self.state.apply_row(&row))?
+            }
             ReplayPage::Events(events) => {
                 let mut events = events.iter();
                 events.try_for_each(|event| self.state.apply(&event.record))?;
@@ -85,20 +85,15 @@ impl FoldedLog {
 
     /// Records the current state if it is far enough from the last recorded one.
     fn record_intermediate(&mut self, stride: i64) {
-        let before = self
-            .intermediates
-            .last()
-            .map_or(0, |intermediate| intermediate.state.version().get());
+        let before =
+            self.intermediates.last().map_or(0, |intermediate| intermediate.state.version().get());
         let before = before.max(self.state.version().get() - self.tail_events);
         let entries = EVENTS_PER_ENTRY.saturating_mul(self.state.entry_count());
         let saved_events = self.state.version().get() - before;
         if saved_events < stride.max(entries) {
             return;
         }
-        self.intermediates.push(IntermediateState {
-            state: self.state.clone(),
-            saved_events,
-        });
+        self.intermediates.push(IntermediateState { state: self.state.clone(), saved_events });
     }
 }
 
@@ -151,9 +146,7 @@ async fn read_page(
     }
     let count = PAGE_EVENTS.min(to.get() - after.get());
     let limit = LogPageLimit::clamped(u32::try_from(count).unwrap_or(u32::MAX));
-    let events = store
-        .read_replay_rows(row.execution_id, after, limit)
-        .await?;
+    let events = store.read_replay_rows(row.execution_id, after, limit).await?;
     if events.is_empty() {
         // Retention may have deleted the log since the execution was found.
         if store.is_dropped(row.execution_id).await? {
@@ -237,11 +230,7 @@ fn decode_snapshot(row: &Execution, snapshot: &Snapshot) -> Result<ReplayState, 
         && replayed.tenant_id == row.facts.tenant_id
         && replayed.organization_id == row.facts.organization_id
         && state.version() == snapshot.head.version;
-    if is_match {
-        Ok(state)
-    } else {
-        Err("it belongs to another execution or version".to_owned())
-    }
+    if is_match { Ok(state) } else { Err("it belongs to another execution or version".to_owned()) }
 }
 
 fn snapshot_summary(snapshot: &Snapshot) -> ReplaySnapshot {
@@ -263,10 +252,7 @@ fn replay_failed(row: &Execution, error: &ReplayError) -> RuntimeError {
 }
 
 fn log_damaged(row: &Execution, reason: &str) -> RuntimeError {
-    let text = format!(
-        "execution {} cannot be replayed: {reason}",
-        row.execution_id
-    );
+    let text = format!("execution {} cannot be replayed: {reason}", row.execution_id);
     tracing::error!("{text}");
     RuntimeError::refused(ErrorCode::Internal, text)
 }
@@ -307,10 +293,7 @@ mod tests {
         let row = find_owned_execution(&*store, &query).await.unwrap();
         let read_log = || read_page(&*store, &row, ExecutionVersion::EMPTY, row.head.version);
         assert_eq!(read_log().await.unwrap().len(), 2);
-        let request = PurgeRequest {
-            event_retention_days: Some(30),
-            ..PurgeRequest::default()
-        };
+        let request = PurgeRequest { event_retention_days: Some(30), ..PurgeRequest::default() };
         let purged = runtime.purge_expired_data(request).await.unwrap();
         assert_eq!(purged.events_purged, 1, "{purged:?}");
         let code = read_log().await.err().and_then(|error| error.code());

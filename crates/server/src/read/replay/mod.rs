@@ -24,10 +24,7 @@ const BYTES_PER_EVENT: usize = 1 << 10;
 
 /// Key of the snapshots that a replay can start from.
 pub(crate) fn snapshot_key() -> SnapshotKey {
-    SnapshotKey {
-        kind: "replay_state".into(),
-        fold_version: REPLAY_FOLD_VERSION,
-    }
+    SnapshotKey { kind: "replay_state".into(), fold_version: REPLAY_FOLD_VERSION }
 }
 
 impl Runtime {
@@ -97,10 +94,7 @@ impl Runtime {
     }
 
     async fn store_snapshot(&self, intermediate: IntermediateState) {
-        let IntermediateState {
-            state,
-            saved_events,
-        } = intermediate;
+        let IntermediateState { state, saved_events } = intermediate;
         let execution_id = state.replayed().execution_id;
         let head = match self.log_head_at(execution_id, state.version()).await {
             Ok(Some(head)) => head,
@@ -132,9 +126,7 @@ impl Runtime {
         version: ExecutionVersion,
     ) -> Result<Option<LogHead>, StoreError> {
         let before = ExecutionVersion::new(version.get() - 1).unwrap_or_default();
-        let last = self
-            .store()
-            .read_events(execution_id, before, LogPageLimit::clamped(1));
+        let last = self.store().read_events(execution_id, before, LogPageLimit::clamped(1));
         Ok(last.await?.first().map(LogHead::after_event))
     }
 }
@@ -149,11 +141,5 @@ fn encode_snapshot(
     head: LogHead,
 ) -> Option<Snapshot> {
     let (bytes, checksum) = state.to_snapshot().ok()?;
-    Some(Snapshot {
-        execution_id,
-        key: snapshot_key(),
-        head,
-        state: bytes,
-        checksum,
-    })
+    Some(Snapshot { execution_id, key: snapshot_key(), head, state: bytes, checksum })
 }

@@ -33,14 +33,10 @@ impl Runtime {
             .iter()
             .filter_map(|item| item.reference_summary.r#ref.clone())
             .map(|reference| {
-                (
-                    reference.clone(),
-                    unresolved_reference(Some(reference), "timed out"),
-                )
+                (reference.clone(), unresolved_reference(Some(reference), "timed out"))
             })
             .collect();
-        self.read_references(&mut found, MAX_READ_BYTES, Instant::now() + RESOLVE_TIMEOUT)
-            .await;
+        self.read_references(&mut found, MAX_READ_BYTES, Instant::now() + RESOLVE_TIMEOUT).await;
         for item in &mut list {
             item.resolution = match &item.reference_summary.r#ref {
                 Some(reference) => found.get(reference).cloned(),
@@ -129,9 +125,7 @@ fn unresolved_reference(reference: Option<Text>, reason: &str) -> ReferenceResol
 }
 
 fn count_rows(value: &Json) -> Option<i64> {
-    let list = value
-        .as_list()
-        .or_else(|| value.get("rows").and_then(Json::as_list))?;
+    let list = value.as_list().or_else(|| value.get("rows").and_then(Json::as_list))?;
     i64::try_from(list.len()).ok()
 }
 
@@ -149,14 +143,8 @@ fn json_type_name(value: &Json) -> &'static str {
 fn count_references(state: &ReplayedState) -> u64 {
     let objects = state.business_objects.values();
     let count = state.execution.payload_refs.len()
-        + state
-            .frames
-            .values()
-            .filter(|frame| frame.output_ref.is_some())
-            .count()
-        + objects
-            .map(|object| object.payload_refs.len())
-            .sum::<usize>();
+        + state.frames.values().filter(|frame| frame.output_ref.is_some()).count()
+        + objects.map(|object| object.payload_refs.len()).sum::<usize>();
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
@@ -197,9 +185,7 @@ fn list_references(state: &ReplayedState) -> impl Iterator<Item = PayloadResolut
 /// Returns the canonical JSON of the list. It contains only texts and numbers, so this cannot fail.
 fn canonical_list(list: &[PayloadResolution]) -> Vec<u8> {
     let text = serde_json::to_vec(list).unwrap_or_default();
-    parse(&text)
-        .map(|json| to_canonical(&json))
-        .unwrap_or_default()
+    parse(&text).map(|json| to_canonical(&json)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -252,19 +238,14 @@ mod tests {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let mut unread = found.clone();
         runtime.read_references(&mut found, 400, deadline).await;
-        let resolved: Vec<_> = found
-            .values()
-            .map(|resolution| resolution.resolved)
-            .collect();
+        let resolved: Vec<_> = found.values().map(|resolution| resolution.resolved).collect();
         assert_eq!(resolved, [true, true, false, false, false]);
         let first = found.values().next().unwrap();
         assert_eq!(first.row_count, Some(100));
         assert_eq!(first.value_type.as_deref(), Some("array"));
         // After the deadline nothing is read.
         let before = unread.clone();
-        runtime
-            .read_references(&mut unread, MAX_READ_BYTES, Instant::now())
-            .await;
+        runtime.read_references(&mut unread, MAX_READ_BYTES, Instant::now()).await;
         assert_eq!(unread, before);
     }
 

@@ -23,10 +23,7 @@ impl Runtime {
         command: &Command,
     ) -> Result<IssuedCommand, RuntimeError> {
         let event_id = command.command_id.into();
-        let issued = self
-            .store()
-            .find_event(command.execution_id, event_id)
-            .await?;
+        let issued = self.store().find_event(command.execution_id, event_id).await?;
         let issued = issued.ok_or_else(command_not_found)?;
         self.core.load_issued(&issued.record).await
     }
@@ -54,8 +51,7 @@ impl Runtime {
             self.record_claim(&claimed, &worker).await?;
             claimed.leased.command.lease.map(|lease| lease.until)
         } else {
-            self.renew_held_claim(&claimed.leased.command, &worker, now)
-                .await?
+            self.renew_held_claim(&claimed.leased.command, &worker, now).await?
         };
         let stored_name = self.stored_worker_name(&worker);
         self.core.classic_claims.add_claim(&stored_name, command_id);
@@ -80,11 +76,7 @@ impl Runtime {
         id: CommandId,
     ) -> Result<Command, RuntimeError> {
         self.auth_context().check_token_command(id)?;
-        let command = self
-            .store()
-            .find_command(id)
-            .await?
-            .ok_or_else(command_not_found)?;
+        let command = self.store().find_command(id).await?.ok_or_else(command_not_found)?;
         match self.visible_execution(command.execution_id).await {
             Ok(_) => {}
             Err(RuntimeError::Refused(problem))
@@ -116,18 +108,12 @@ impl Runtime {
             lease_until: command.lease.map(|lease| lease.until),
         }));
         let message = message.with_fence(fence.clone());
-        let recorded = self
-            .core
-            .send_and_wait(command.execution_id, message, answer)
-            .await;
+        let recorded = self.core.send_and_wait(command.execution_id, message, answer).await;
         let Err(error) = recorded else {
             return Ok(());
         };
         // The execution was paused or ended in between: releases the claim.
-        let release = LeaseRelease {
-            fence,
-            not_before: command.not_before,
-        };
+        let release = LeaseRelease { fence, not_before: command.not_before };
         if let Err(release_error) = self.store().release_leases(vec![release]).await {
             tracing::debug!(%release_error, "releasing an unrecorded claim failed; it will expire");
         }

@@ -56,8 +56,7 @@ impl Core {
     /// maximum duration of a claim.
     pub(super) fn claim_expiry(&self, claimed_at: Timestamp, now: Timestamp) -> Timestamp {
         let latest = claimed_at.saturating_add(self.settings.max_classic_claim);
-        now.saturating_add(self.settings.worker_offline_after)
-            .min(latest)
+        now.saturating_add(self.settings.worker_offline_after).min(latest)
     }
 
     /// Renews one claim. Returns its expiry.
@@ -73,9 +72,7 @@ impl Core {
         if current.is_some_and(|current| current >= until) || !is_claimed_by_name(command, worker) {
             return Ok(current);
         }
-        let extended = self
-            .store
-            .extend_leases(vec![claim_fence(command, worker)], until);
+        let extended = self.store.extend_leases(vec![claim_fence(command, worker)], until);
         let extended = extended.await?;
         Ok(match extended.first() {
             Some(LeaseExtension::Until(until)) => Some(*until),
@@ -116,9 +113,7 @@ impl Runtime {
 
     /// True if the caller has access to the pool of a command.
     fn can_access_pool(&self, command: &Command) -> bool {
-        let access = self
-            .auth_context()
-            .check_execution_access(self.tenant(), &command.pool);
+        let access = self.auth_context().check_execution_access(self.tenant(), &command.pool);
         access.is_ok()
     }
 
@@ -133,15 +128,10 @@ impl Runtime {
             .iter()
             .filter(|command| is_claimed_by_name(command, worker) && self.can_access_pool(command))
         {
-            let until = self
-                .core
-                .claim_expiry(command.claimed_at.unwrap_or(now), now);
+            let until = self.core.claim_expiry(command.claimed_at.unwrap_or(now), now);
             // A claim at its maximum duration is left to expire.
             if command.lease.is_some_and(|lease| lease.until < until) {
-                by_expiry
-                    .entry(until)
-                    .or_default()
-                    .push(claim_fence(command, worker));
+                by_expiry.entry(until).or_default().push(claim_fence(command, worker));
             }
         }
         for (until, fences) in by_expiry {
@@ -159,10 +149,7 @@ impl Runtime {
         for command_id in self.core.classic_claims.claims_of(&stored_name) {
             let command = self.store().find_command(command_id).await?;
             let command = command.filter(|command| command.worker.as_ref() == Some(worker));
-            if command
-                .as_ref()
-                .is_some_and(|command| !self.can_access_pool(command))
-            {
+            if command.as_ref().is_some_and(|command| !self.can_access_pool(command)) {
                 continue;
             }
             match command.map(|command| command.status) {
@@ -175,9 +162,7 @@ impl Runtime {
                 | None => closed.push(command_id),
             }
         }
-        self.core
-            .classic_claims
-            .remove_claims(&stored_name, &closed);
+        self.core.classic_claims.remove_claims(&stored_name, &closed);
         Ok(cancelled)
     }
 }

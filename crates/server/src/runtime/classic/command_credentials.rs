@@ -87,10 +87,7 @@ impl<'p> CredentialReference<'p> {
 
     /// Credential reference of one side of a transfer.
     fn from_transfer_side(side: &'p DynamicValue) -> Option<Self> {
-        let whole = Self {
-            value: side,
-            key: Some(AUTH_FIELD),
-        };
+        let whole = Self { value: side, key: Some(AUTH_FIELD) };
         let DynamicValue::Map(entries) = side else {
             return Some(whole);
         };
@@ -156,9 +153,7 @@ fn step_credentials(step: &Step) -> impl Iterator<Item = CredentialReference<'_>
         Some(LoopSource::In(_)) | None => None,
     };
     let tasks = step.tool.tasks().iter();
-    tasks
-        .flat_map(task_credentials)
-        .chain(cursor.map(CredentialReference::from_value))
+    tasks.flat_map(task_credentials).chain(cursor.map(CredentialReference::from_value))
 }
 
 /// Credential references of a task. Each side of a transfer has its own.
@@ -169,11 +164,7 @@ fn task_credentials(task: &Task) -> impl Iterator<Item = CredentialReference<'_>
         .iter()
         .filter(move |field| is_transfer && TRANSFER_SIDES.contains(&&*field.name.value));
     let sides = sides.filter_map(|field| CredentialReference::from_transfer_side(&field.value));
-    task.auth
-        .as_ref()
-        .map(CredentialReference::from_value)
-        .into_iter()
-        .chain(sides)
+    task.auth.as_ref().map(CredentialReference::from_value).into_iter().chain(sides)
 }
 
 /// Values that are rendered for the calls of a step.

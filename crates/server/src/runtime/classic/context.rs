@@ -64,11 +64,7 @@ impl Core {
                 CommandContext::from_json(content.as_map()).ok_or_else(undecodable_command)?
             }
         };
-        Ok(IssuedCommand {
-            event,
-            definition,
-            context,
-        })
+        Ok(IssuedCommand { event, definition, context })
     }
 }
 
@@ -185,17 +181,11 @@ fn build_meta(
         ("attempt", Json::from(attempt)),
         ("attempts", Json::from(attempt)),
         ("max_attempts", Json::from(event.max_attempts)),
-        (
-            "idempotency_key",
-            Json::from(format!("{}:{seq}", command.execution_id)),
-        ),
+        ("idempotency_key", Json::from(format!("{}:{seq}", command.execution_id))),
         ("deadline_ms", Json::from(event.deadline.as_ms())),
         ("actionable", Json::from(true)),
     ];
-    let mut meta: JsonMap = fields
-        .into_iter()
-        .map(|(key, field)| (key.into(), field))
-        .collect();
+    let mut meta: JsonMap = fields.into_iter().map(|(key, field)| (key.into(), field)).collect();
     if let Some((index, total)) = iteration_position(issued) {
         let item_var = iterator_name(step).map(Text::from);
         for (key, field) in [

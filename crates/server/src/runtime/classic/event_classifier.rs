@@ -52,12 +52,7 @@ pub(super) struct EventClassifier<'r> {
 
 impl<'r> EventClassifier<'r> {
     pub(super) fn for_runtime(runtime: &'r Runtime) -> Self {
-        Self {
-            runtime,
-            commands: BTreeMap::new(),
-            state: None,
-            loaded_result_bytes: 0,
-        }
+        Self { runtime, commands: BTreeMap::new(), state: None, loaded_result_bytes: 0 }
     }
 
     /// Classifies the next event.
@@ -68,9 +63,7 @@ impl<'r> EventClassifier<'r> {
         if let Some(event_type) = event.incoming.command_event_type() {
             return self.classify_command_event(event, event_type).await;
         }
-        let record = event
-            .incoming
-            .to_new_event(event.event_id, self.runtime.now())?;
+        let record = event.incoming.to_new_event(event.event_id, self.runtime.now())?;
         Ok(EventClass::AuditOnly(Box::new(record)))
     }
 
@@ -85,9 +78,7 @@ impl<'r> EventClassifier<'r> {
             RuntimeError::refused(ErrorCode::Validation, text)
         })?;
         let (command_id, row) = self.find_command(incoming, &worker).await?;
-        self.runtime
-            .auth_context()
-            .check_token_command(command_id)?;
+        self.runtime.auth_context().check_token_command(command_id)?;
         let attempt = payload::find_attempt(&incoming.body);
         let reporter = ClassicReporter {
             incoming,
@@ -212,11 +203,8 @@ impl<'r> EventClassifier<'r> {
         row: &Command,
     ) -> Result<ClassicReport, RuntimeError> {
         let core = &self.runtime.core;
-        let issued = self
-            .runtime
-            .store()
-            .find_event(row.execution_id, row.command_id.into())
-            .await?;
+        let issued =
+            self.runtime.store().find_event(row.execution_id, row.command_id.into()).await?;
         let issued = issued.ok_or_else(|| {
             RuntimeError::refused(
                 ErrorCode::Internal,
@@ -280,19 +268,13 @@ impl<'r> EventClassifier<'r> {
         row: &Command,
     ) -> Result<bool, RuntimeError> {
         let runtime = self.runtime;
-        let workers = runtime
-            .store()
-            .list_runtimes(RuntimeKind::WorkerPool)
-            .await?;
+        let workers = runtime.store().list_runtimes(RuntimeKind::WorkerPool).await?;
         let stored_name = runtime.stored_worker_name(worker);
         let registered = workers.iter().find(|worker| worker.name == stored_name);
         let Some(registered) = registered else {
             return Ok(false);
         };
-        let labels = registered
-            .detail
-            .as_ref()
-            .and_then(|detail| detail.get("labels"));
+        let labels = registered.detail.as_ref().and_then(|detail| detail.get("labels"));
         let pool = labels.and_then(|labels| labels.get("pool_name"));
         let pool = pool.and_then(Json::as_str).unwrap_or("shared");
         let command_pool = row.pool.pool_for_tenant(runtime.tenant());

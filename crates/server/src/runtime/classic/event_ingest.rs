@@ -82,9 +82,8 @@ impl Runtime {
         let incoming =
             IncomingEvent::parse_event(request.execution_id, request.worker_id, request.event)?;
         let incoming = vec![(request.execution_id, incoming)];
-        let incoming_events = self
-            .redact_issued_secrets(incoming, IncomingEvent::redact_secrets)
-            .await?;
+        let incoming_events =
+            self.redact_issued_secrets(incoming, IncomingEvent::redact_secrets).await?;
         let call = self.prepare_call(request.execution_id, &incoming_events)?;
         let answer = self.ingest_call(&call).await?.pop();
         self.metrics().record_ingest(started.elapsed());
@@ -107,9 +106,8 @@ impl Runtime {
             let incoming = IncomingEvent::parse_event(batch.execution_id, worker, event)?;
             incoming_events.push((batch.execution_id, incoming));
         }
-        let incoming_events = self
-            .redact_issued_secrets(incoming_events, IncomingEvent::redact_secrets)
-            .await?;
+        let incoming_events =
+            self.redact_issued_secrets(incoming_events, IncomingEvent::redact_secrets).await?;
         let call = self.prepare_call(batch.execution_id, &incoming_events)?;
         let answers = self.ingest_call(&call).await?;
         self.metrics().record_ingest(started.elapsed());
@@ -117,11 +115,7 @@ impl Runtime {
         Ok(ClassicEventBatchResponse {
             status: "ok".into(),
             commands_generated: generated.sum(),
-            event_ids: call
-                .positions
-                .iter()
-                .map(|index| call.events[*index].event_id)
-                .collect(),
+            event_ids: call.positions.iter().map(|index| call.events[*index].event_id).collect(),
         })
     }
 
@@ -171,9 +165,8 @@ impl Runtime {
         call: &EventCall<'_>,
     ) -> Result<Vec<ClassicEventResponse>, RuntimeError> {
         self.visible_execution(call.execution_id).await?;
-        let mut stored_answers = self
-            .find_stored_answers(call, |event| event.has_sender_id)
-            .await?;
+        let mut stored_answers =
+            self.find_stored_answers(call, |event| event.has_sender_id).await?;
         let mut order: Vec<_> = call.events.iter().collect();
         let mut audit_events = AuditEventOrder::AsSent;
         loop {
@@ -185,10 +178,8 @@ impl Runtime {
             };
             // Another call wrote the same event after the lookup, or it was written and the
             // response of the store was lost.
-            let found_answers = self
-                .find_stored_answers(call, |_| true)
-                .await
-                .map_err(with_unknown_outcome)?;
+            let found_answers =
+                self.find_stored_answers(call, |_| true).await.map_err(with_unknown_outcome)?;
             if found_answers.len() > stored_answers.len() {
                 stored_answers = found_answers;
                 continue;
@@ -227,13 +218,8 @@ impl Runtime {
         &self,
         identified: &IdentifiedEvent<'_>,
     ) -> Result<Option<ClassicEventResponse>, RuntimeError> {
-        let IdentifiedEvent {
-            event_id, incoming, ..
-        } = identified;
-        let stored = self
-            .store()
-            .find_event(incoming.execution_id, *event_id)
-            .await?;
+        let IdentifiedEvent { event_id, incoming, .. } = identified;
+        let stored = self.store().find_event(incoming.execution_id, *event_id).await?;
         let Some(stored) = stored else {
             return Ok(None);
         };
@@ -250,9 +236,7 @@ impl Runtime {
         Ok(Some(ClassicEventResponse {
             status: if is_ignored { "ignored" } else { "ok" }.into(),
             event_id: *event_id,
-            commands_generated: issued
-                .and_then(|issued| u32::try_from(issued).ok())
-                .unwrap_or(0),
+            commands_generated: issued.and_then(|issued| u32::try_from(issued).ok()).unwrap_or(0),
             seq: Some(stored.record.seq),
         }))
     }
@@ -275,11 +259,7 @@ impl Runtime {
             };
             pending.push(match class {
                 EventClass::Answered(answer) => PendingAnswer::Answered(answer),
-                EventClass::CommandReport {
-                    report,
-                    fence,
-                    ended,
-                } => {
+                EventClass::CommandReport { report, fence, ended } => {
                     let (message, answer) = Message::new(EngineInput::ClassicReport(report));
                     messages.push(match fence {
                         Some(fence) => message.with_fence(fence),
@@ -316,9 +296,7 @@ impl Runtime {
                     let reply = wait_for_reply(answer).await?;
                     if let Some((worker, command_id)) = ended {
                         let stored_name = self.stored_worker_name(&worker);
-                        self.core
-                            .classic_claims
-                            .remove_claim(&stored_name, command_id);
+                        self.core.classic_claims.remove_claim(&stored_name, command_id);
                     }
                     event_answer(event_id, &reply)
                 }

@@ -38,10 +38,7 @@ impl IncomingEvent {
         let invalid = |text: String| RuntimeError::refused(ErrorCode::Validation, text);
         let normalized = normalize_event_name(&body.event_type, EventSender::Worker)
             .map_err(|error| invalid(error.to_string()))?;
-        let business_object = body
-            .meta
-            .as_ref()
-            .and_then(|meta| meta.get("business_object"));
+        let business_object = body.meta.as_ref().and_then(|meta| meta.get("business_object"));
         let has_business_object = business_object.is_some_and(|object| !object.is_null());
         if !normalized.name.may_be_sent_by_worker(has_business_object) {
             let text = format!("workers may not send `{}` events", body.event_type);
@@ -90,10 +87,7 @@ impl IncomingEvent {
     pub(super) fn is_result(&self) -> bool {
         let kind = self.command_event_type();
         kind.is_some_and(|kind| {
-            !matches!(
-                kind,
-                EventType::CommandStarted | EventType::CommandHeartbeat
-            )
+            !matches!(kind, EventType::CommandStarted | EventType::CommandHeartbeat)
         })
     }
 
@@ -118,9 +112,7 @@ impl IncomingEvent {
     /// Event time, limited to plausible values.
     pub(super) fn event_time(&self, now: Timestamp) -> Timestamp {
         let created_at = self.body.created_at;
-        created_at
-            .and_then(|time| NewEvent::plausible_time(time, now))
-            .unwrap_or(now)
+        created_at.and_then(|time| NewEvent::plausible_time(time, now)).unwrap_or(now)
     }
 
     /// Metadata stored with the event that the engine derives from it.
@@ -130,10 +122,9 @@ impl IncomingEvent {
         if let Some(sent_type) = &self.sent_type {
             meta.insert(SENT_TYPE_KEY.into(), Json::from(sent_type));
         }
-        for (key, flag) in [
-            ("actionable", self.body.actionable),
-            ("informative", self.body.informative),
-        ] {
+        for (key, flag) in
+            [("actionable", self.body.actionable), ("informative", self.body.informative)]
+        {
             if let Some(flag) = flag {
                 meta.insert(key.into(), Json::from(flag));
             }
@@ -257,24 +248,12 @@ mod tests {
             (r#"{"event_type":"call.done"}"#, None),
             (r#"{"event_type":"step_completed"}"#, None),
             (r#"{"event_type":"frame.committed"}"#, None),
-            (
-                r#"{"event_type":"order.made","meta":{"business_object":{}}}"#,
-                None,
-            ),
+            (r#"{"event_type":"order.made","meta":{"business_object":{}}}"#, None),
             (r#"{"event_type":"order.made"}"#, Some(ErrorCode::Forbidden)),
-            (
-                r#"{"event_type":"playbook.completed"}"#,
-                Some(ErrorCode::Forbidden),
-            ),
-            (
-                r#"{"event_type":"command_claimed"}"#,
-                Some(ErrorCode::Forbidden),
-            ),
+            (r#"{"event_type":"playbook.completed"}"#, Some(ErrorCode::Forbidden)),
+            (r#"{"event_type":"command_claimed"}"#, Some(ErrorCode::Forbidden)),
             (r#"{"event_type":"No Event"}"#, Some(ErrorCode::Validation)),
-            (
-                r#"{"event_type":"call.done","result_kind":"ref"}"#,
-                Some(ErrorCode::Validation),
-            ),
+            (r#"{"event_type":"call.done","result_kind":"ref"}"#, Some(ErrorCode::Validation)),
         ] {
             let refused = parse_json_event(text).err().and_then(|error| error.code());
             assert_eq!(refused, code, "{text}");
@@ -307,14 +286,9 @@ mod tests {
         let incoming =
             parse_json_event(r#"{"event_type":"loop.item","payload":[1],"step":"s"}"#).unwrap();
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        let record = incoming
-            .to_new_event(EventId::new(3).unwrap(), now)
-            .unwrap();
+        let record = incoming.to_new_event(EventId::new(3).unwrap(), now).unwrap();
         let result = record.result.unwrap();
-        assert_eq!(
-            to_canonical(&result),
-            br#"{"context":{"value":[1]},"status":"RUNNING"}"#
-        );
+        assert_eq!(to_canonical(&result), br#"{"context":{"value":[1]},"status":"RUNNING"}"#);
         assert_eq!(record.node_name.as_deref(), Some("s"));
     }
 }

@@ -5,27 +5,18 @@ use noetl_playbook::command_machine::ToolResult;
 use noetl_types::{CommandId, EventType, Json, JsonMap, TaskError, TaskErrorKind};
 
 /// Payload keys that identify the command and carry no data.
-const BOOKKEEPING_KEYS: [&str; 6] = [
-    "command_id",
-    "call_index",
-    "worker_id",
-    "attempt",
-    "attempts",
-    "status",
-];
+const BOOKKEEPING_KEYS: [&str; 6] =
+    ["command_id", "call_index", "worker_id", "attempt", "attempts", "status"];
 
 /// Returns the command that an event names: by its digits or its label, in the payload or the
 /// metadata.
 pub(super) fn find_command_id(event: &ClassicEvent) -> Option<CommandId> {
     let meta = event.meta.as_ref().and_then(|meta| meta.get("command_id"));
     let candidates = [event.payload.get("command_id"), meta];
-    candidates
-        .into_iter()
-        .flatten()
-        .find_map(|value| match value {
-            Json::Str(text) => CommandId::from_digits_or_label(text).ok(),
-            other => CommandId::from_json(other).ok(),
-        })
+    candidates.into_iter().flatten().find_map(|value| match value {
+        Json::Str(text) => CommandId::from_digits_or_label(text).ok(),
+        other => CommandId::from_json(other).ok(),
+    })
 }
 
 /// Returns the attempt that an event names. `None`, like 0, means the current one.
@@ -73,9 +64,7 @@ fn result_data(event: &ClassicEvent, is_failure: bool) -> Json {
     }
     let is_data = |key: &str| !BOOKKEEPING_KEYS.contains(&key) && key != "set";
     let rest = map.iter().filter(|(key, _)| is_data(key));
-    let rest: JsonMap = rest
-        .map(|(key, part)| (key.clone(), part.clone()))
-        .collect();
+    let rest: JsonMap = rest.map(|(key, part)| (key.clone(), part.clone())).collect();
     if rest.is_empty() {
         return Json::Null;
     }
@@ -93,17 +82,11 @@ pub(super) fn result_reference(event: &ClassicEvent) -> Json {
                 Some("s3") => "s3",
                 Some(_) | None => "artifact",
             };
-            Json::object([
-                ("store_tier", Json::from(tier)),
-                ("logical_uri", Json::from(uri)),
-            ])
+            Json::object([("store_tier", Json::from(tier)), ("logical_uri", Json::from(uri))])
         }
         ResultKind::Refs => {
             let ids = event.event_ids.clone().unwrap_or_default();
-            Json::object([
-                ("total_parts", Json::from(ids.len())),
-                ("event_ids", Json::list(ids)),
-            ])
+            Json::object([("total_parts", Json::from(ids.len())), ("event_ids", Json::list(ids))])
         }
     }
 }
@@ -121,10 +104,7 @@ fn reported_error(payload: &Json) -> TaskError {
     match reported {
         Some(error) => TaskError::from_json(error),
         None if payload.as_str().is_some() => TaskError::from_json(payload),
-        None => TaskError::new(
-            TaskErrorKind::Unknown,
-            "the worker reported no error message",
-        ),
+        None => TaskError::new(TaskErrorKind::Unknown, "the worker reported no error message"),
     }
 }
 
@@ -143,29 +123,13 @@ mod tests {
     #[test]
     fn finds_command_id_by_digits_or_label() {
         for (text, id) in [
-            (
-                r#"{"event_type":"call.done","payload":{"command_id":34}}"#,
-                Some(34),
-            ),
-            (
-                r#"{"event_type":"call.done","payload":{"command_id":"12:a:34:i5"}}"#,
-                Some(34),
-            ),
-            (
-                r#"{"name":"call.done","meta":{"command_id":"34"}}"#,
-                Some(34),
-            ),
-            (
-                r#"{"event_type":"call.done","payload":{"command_id":"a"}}"#,
-                None,
-            ),
+            (r#"{"event_type":"call.done","payload":{"command_id":34}}"#, Some(34)),
+            (r#"{"event_type":"call.done","payload":{"command_id":"12:a:34:i5"}}"#, Some(34)),
+            (r#"{"name":"call.done","meta":{"command_id":"34"}}"#, Some(34)),
+            (r#"{"event_type":"call.done","payload":{"command_id":"a"}}"#, None),
             (r#"{"event_type":"call.done","payload":7}"#, None),
         ] {
-            assert_eq!(
-                find_command_id(&parse_event(text)).map(CommandId::get),
-                id,
-                "{text}"
-            );
+            assert_eq!(find_command_id(&parse_event(text)).map(CommandId::get), id, "{text}");
         }
     }
 
@@ -191,11 +155,7 @@ mod tests {
         ] {
             let text = format!(r#"{{"event_type":"call.done","payload":{payload}}}"#);
             let answer = tool_answer(&parse_event(&text), EventType::CallDone);
-            assert_eq!(
-                (answer.data, answer.error),
-                (parse_test_json(data), None),
-                "{payload}"
-            );
+            assert_eq!((answer.data, answer.error), (parse_test_json(data), None), "{payload}");
         }
     }
 
@@ -208,9 +168,7 @@ mod tests {
             ("{}", "the worker reported no error message"),
         ] {
             let text = format!(r#"{{"event_type":"call.error","payload":{payload}}}"#);
-            let error = tool_answer(&parse_event(&text), EventType::CallError)
-                .error
-                .unwrap();
+            let error = tool_answer(&parse_event(&text), EventType::CallError).error.unwrap();
             assert_eq!(error.message, message, "{payload}");
         }
     }

@@ -127,11 +127,7 @@ impl ClassicReporter<'_> {
         let mut report = self.build_classic_report(ReportOutcome::Running { progress });
         // Without a time the engine writes no start event. It limits a time in the future to its
         // own clock.
-        let started_at = self
-            .incoming
-            .body
-            .created_at
-            .unwrap_or(noetl_types::Timestamp::MAX);
+        let started_at = self.incoming.body.created_at.unwrap_or(noetl_types::Timestamp::MAX);
         report.report.started_at = is_start.then_some(started_at);
         report
     }
@@ -143,10 +139,7 @@ impl ClassicReporter<'_> {
             payload::tool_answer(body, self.kind),
             payload::written_variables(body),
         );
-        ClassicReport {
-            stale: Some(reason),
-            ..self.build_classic_report(outcome)
-        }
+        ClassicReport { stale: Some(reason), ..self.build_classic_report(outcome) }
     }
 
     /// Lease that the report depends on.

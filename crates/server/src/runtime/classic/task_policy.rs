@@ -61,9 +61,7 @@ impl Core {
                 MachineAction::Done(finished) => {
                     let mut finished = *finished;
                     finished.set.extend(attempt.set);
-                    return Ok(PolicyResult::Closed(Box::new(ReportOutcome::from(
-                        finished,
-                    ))));
+                    return Ok(PolicyResult::Closed(Box::new(ReportOutcome::from(finished))));
                 }
                 // The task runs again at once, or from the start.
                 MachineAction::Call(..) => {
@@ -98,10 +96,7 @@ fn retry_error(reported: Option<TaskError>) -> TaskError {
 
 /// Builds the outcome as the worker reported it.
 pub(super) fn outcome_as_reported(answer: ToolResult, set: JsonMap) -> ReportOutcome {
-    let result = TaskResult {
-        set,
-        ..TaskResult::from(EventData::Inline(answer.data))
-    };
+    let result = TaskResult { set, ..TaskResult::from(EventData::Inline(answer.data)) };
     match answer.error {
         None => ReportOutcome::Completed(result),
         Some(error) => ReportOutcome::Failed { error, result },

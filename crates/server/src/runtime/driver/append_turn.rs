@@ -42,9 +42,7 @@ pub(super) async fn run_mailbox(core: &Arc<Core>, mailbox: &Arc<Mailbox>) {
         let mut guard = mailbox.execution.lock().await;
         let execution = guard.take();
         *guard = process_batches(core, mailbox, execution, batches).await;
-        let has_ended = guard
-            .as_ref()
-            .is_none_or(|execution| execution.state.is_ended());
+        let has_ended = guard.as_ref().is_none_or(|execution| execution.state.is_ended());
         drop(guard);
         if has_ended {
             core.driver.executions.remove_ended(mailbox);
@@ -86,12 +84,7 @@ async fn process_batches(
         };
         match draft.write_append(core).await {
             AppendResult::Done(execution) => return Some(*execution),
-            AppendResult::Retry {
-                execution: reloaded,
-                batches: remaining,
-                pause,
-                error,
-            } => {
+            AppendResult::Retry { execution: reloaded, batches: remaining, pause, error } => {
                 if remaining.is_empty() {
                     return reloaded.map(|execution| *execution);
                 }
@@ -126,8 +119,7 @@ fn reject_unauthorized(
 ) -> VecDeque<MessageBatch> {
     let access_error = |message: &Message| {
         let auth = message.auth_context.as_ref()?;
-        auth.check_execution_access(&execution.header.tenant_id, &execution.pool)
-            .err()
+        auth.check_execution_access(&execution.header.tenant_id, &execution.pool).err()
     };
     let keep = |batch: MessageBatch| match batch.messages().iter().find_map(access_error) {
         Some(error) => {
@@ -190,10 +182,7 @@ impl DecidedMessage {
             && answer.contains_key(ISSUED_COUNT_FIELD)
         {
             let mut answer = JsonMap::clone(answer);
-            answer.insert(
-                ISSUED_COUNT_FIELD.into(),
-                Json::from(i64::from(self.issued)),
-            );
+            answer.insert(ISSUED_COUNT_FIELD.into(), Json::from(i64::from(self.issued)));
             record.answer = Json::from(answer);
         }
         keys
@@ -284,18 +273,15 @@ impl AppendDraft {
         if let (InputVerdict::Accepted, Some(fence)) = (verdict, fence) {
             self.fences.insert(fence.command_id, fence);
         }
-        let defaults = QueueDefaults {
-            pool: &self.execution.pool,
-            priority: self.execution.priority,
-        };
+        let defaults =
+            QueueDefaults { pool: &self.execution.pool, priority: self.execution.priority };
         self.changes.add_decision(
             &decision.events,
             &self.execution.state,
             &decision.next,
             &defaults,
         );
-        self.effects
-            .add_decision(&message.input, &decision, &self.execution, self.now);
+        self.effects.add_decision(&message.input, &decision, &self.execution, self.now);
         let is_issue =
             |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));
         let issued = decision.events.iter().filter(is_issue).count();
@@ -333,10 +319,7 @@ impl AppendDraft {
     fn poll_requests(&self) -> Vec<SenderPoll> {
         let to_poll = |(index, decided): (usize, &DecidedMessage)| {
             let request = decided.message.poll_request.as_ref()?;
-            Some(SenderPoll {
-                message: index,
-                request: Arc::clone(request),
-            })
+            Some(SenderPoll { message: index, request: Arc::clone(request) })
         };
         let decided = self.decided.iter().flatten().enumerate();
         decided.filter_map(to_poll).collect()
@@ -351,11 +334,7 @@ impl AppendDraft {
             use_outbox: core.settings.outbox && !self.execution.is_publisher(),
             ..self.build_append()
         };
-        let outcome = self
-            .events
-            .iter()
-            .rev()
-            .find_map(ExecutionOutcome::from_event);
+        let outcome = self.events.iter().rev().find_map(ExecutionOutcome::from_event);
         let event_labels: Vec<_> = append.events.iter().map(EventLabels::from_event).collect();
         let started = tokio::time::Instant::now();
         match core.append(append).await {
@@ -388,21 +367,15 @@ impl AppendDraft {
         let catalog_id = execution.definition.entry.catalog_id;
         let extras = &self.event_extras;
         let record = |event: &Event| {
-            let record = NewEvent {
-                catalog_id: Some(catalog_id),
-                ..encode_event(event, &execution.header)
-            };
+            let record =
+                NewEvent { catalog_id: Some(catalog_id), ..encode_event(event, &execution.header) };
             match extras.get(&event.event_id) {
                 Some(extras) => extras.apply_to(record),
                 None => record,
             }
         };
         let commands = std::mem::take(&mut self.changes).into_vec();
-        let keys = self
-            .decided
-            .iter()
-            .flatten()
-            .map(DecidedMessage::final_reserved_keys);
+        let keys = self.decided.iter().flatten().map(DecidedMessage::final_reserved_keys);
         let keys = keys.fold(ReservedKeys::default(), |reserved, keys| ReservedKeys {
             dedup: reserved.dedup.or(keys.dedup),
             idempotency: reserved.idempotency.or(keys.idempotency),
@@ -433,12 +406,7 @@ impl AppendDraft {
     /// Publishes a successful append: answers senders, notifies followers and peers, starts
     /// follow-ups.
     fn publish_append(self, core: &Arc<Core>, committed: CommittedAppend) -> Box<LoadedExecution> {
-        let CommittedAppend {
-            receipt,
-            mut leased,
-            unassigned,
-            outcome,
-        } = committed;
+        let CommittedAppend { receipt, mut leased, unassigned, outcome } = committed;
         let mut execution = self.execution;
         execution.head = receipt.head;
         execution.new_facts = None;
@@ -460,8 +428,7 @@ impl AppendDraft {
         if outcome.is_some() {
             core.queue_trace(execution_id);
         }
-        core.followers
-            .notify_progress(execution_id, version, outcome.clone());
+        core.followers.notify_progress(execution_id, version, outcome.clone());
         core.notify_log_growth();
         core.notify_peers(&execution.pool, unassigned, execution_id, outcome.is_some());
         for (index, decided) in self.decided.into_iter().flatten().enumerate() {

@@ -69,13 +69,10 @@ impl CrossRunEffects {
                 origin_seq: entry.origin_seq,
                 expires_at: now.saturating_add(ttl),
             };
-            self.cache_puts
-                .insert((put.scope.clone(), put.key_sha256), put);
+            self.cache_puts.insert((put.scope.clone(), put.key_sha256), put);
         }
-        let has_ended = decision
-            .events
-            .iter()
-            .any(|event| ExecutionOutcome::from_event(event).is_some());
+        let has_ended =
+            decision.events.iter().any(|event| ExecutionOutcome::from_event(event).is_some());
         let parent = decision.next.start_event().and_then(|started| {
             let is_child = started.depth > 0;
             started.parent_execution_id.filter(|_| is_child)
@@ -96,8 +93,7 @@ impl CrossRunEffects {
 
     fn put_slot_change(&mut self, change: noetl_store::SlotChange) {
         let (key, holder) = change.key_and_holder();
-        self.slot_changes
-            .insert((key.clone(), holder.clone()), change);
+        self.slot_changes.insert((key.clone(), holder.clone()), change);
     }
 
     fn change_slot(&mut self, change: &SlotChange, execution: &LoadedExecution) {
@@ -120,10 +116,7 @@ impl CrossRunEffects {
     fn release_slot(&mut self, grant: &SlotGrant) {
         let (key, holder) = slot_subject(grant);
         self.put_slot_change(noetl_store::SlotChange::Release { key, holder });
-        self.add_follow_up(PendingFollowUp::Slots {
-            key: grant.key.clone(),
-            seeks: None,
-        });
+        self.add_follow_up(PendingFollowUp::Slots { key: grant.key.clone(), seeks: None });
     }
 
     /// Returns the follow-ups as store changes.
@@ -138,9 +131,7 @@ impl CrossRunEffects {
     }
 
     pub(super) fn take_slot_changes(&mut self) -> Vec<noetl_store::SlotChange> {
-        std::mem::take(&mut self.slot_changes)
-            .into_values()
-            .collect()
+        std::mem::take(&mut self.slot_changes).into_values().collect()
     }
 
     pub(super) fn take_cache_puts(&mut self) -> Vec<CachePut> {
@@ -201,13 +192,9 @@ pub(super) fn diff_waits(
     after: BTreeMap<CommandId, NewWait>,
 ) -> Vec<WaitChange> {
     let closed = before.keys().filter(|id| !after.contains_key(id));
-    let closed = closed.map(|command_id| WaitChange::Close {
-        command_id: *command_id,
-    });
+    let closed = closed.map(|command_id| WaitChange::Close { command_id: *command_id });
     let closed: Vec<WaitChange> = closed.collect();
-    let opened = after
-        .into_iter()
-        .filter(|(id, wait)| before.get(id) != Some(wait));
+    let opened = after.into_iter().filter(|(id, wait)| before.get(id) != Some(wait));
     let opened = opened.map(|(_, wait)| WaitChange::Open(Box::new(wait)));
     closed.into_iter().chain(opened).collect()
 }

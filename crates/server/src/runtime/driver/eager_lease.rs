@@ -77,9 +77,7 @@ impl EagerLeases {
                 grants.unassigned += 1;
                 // A delayed command is announced when it is due.
                 if core.messaging.is_some() && command.not_before.is_none() {
-                    grants
-                        .notifications
-                        .push(build_notification(execution_id, command));
+                    grants.notifications.push(build_notification(execution_id, command));
                 }
                 continue;
             };
@@ -95,15 +93,8 @@ impl EagerLeases {
                 lease_until,
                 now,
             });
-            let grant = LeaseGrant {
-                attempt: 1,
-                token,
-                claimed_at: now,
-                lease_until,
-            };
-            grants
-                .assigned
-                .insert(command.command_id, (recipient, grant));
+            let grant = LeaseGrant { attempt: 1, token, claimed_at: now, lease_until };
+            grants.assigned.insert(command.command_id, (recipient, grant));
         }
         grants
     }
@@ -146,10 +137,9 @@ impl EagerLeases {
         polls: &'t [SenderPoll],
     ) -> Option<&'t Poller> {
         match recipient {
-            LeaseRecipient::Sender(message) => polls
-                .iter()
-                .find(|poll| poll.message == message)
-                .map(|poll| &poll.request.poller),
+            LeaseRecipient::Sender(message) => {
+                polls.iter().find(|poll| poll.message == message).map(|poll| &poll.request.poller)
+            }
             LeaseRecipient::Waiter(index) => {
                 let waiter = self.waiters.get(index)?;
                 Some(waiter.reservation.poller())

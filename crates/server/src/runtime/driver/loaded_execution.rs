@@ -51,10 +51,7 @@ pub(super) struct LoadedExecution {
 
 /// Key of the snapshots that the driver can use.
 pub(super) fn snapshot_key() -> SnapshotKey {
-    SnapshotKey {
-        kind: SNAPSHOT_KIND.into(),
-        fold_version: FOLD_VERSION,
-    }
+    SnapshotKey { kind: SNAPSHOT_KIND.into(), fold_version: FOLD_VERSION }
 }
 
 impl LoadedExecution {
@@ -89,10 +86,8 @@ impl LoadedExecution {
         core: &Core,
         execution_id: ExecutionId,
     ) -> Result<Option<Self>, RuntimeError> {
-        let stored = core
-            .store
-            .load_execution(execution_id, &snapshot_key(), LogPageLimit::MAX)
-            .await?;
+        let stored =
+            core.store.load_execution(execution_id, &snapshot_key(), LogPageLimit::MAX).await?;
         let Some(stored) = stored else {
             return Ok(None);
         };
@@ -101,8 +96,7 @@ impl LoadedExecution {
             // The loaded tail starts at the snapshot, so the log must be read from its beginning.
             Some(snapshot) if !execution.restore_snapshot(snapshot) => {
                 let version = snapshot.head.version;
-                core.reject_snapshot(execution_id, &snapshot.key, version)
-                    .await;
+                core.reject_snapshot(execution_id, &snapshot.key, version).await;
             }
             Some(_) | None => execution.apply_events(&stored.tail)?,
         }
@@ -256,10 +250,7 @@ impl LoadedExecution {
     pub(super) async fn catch_up(&mut self, core: &Core) -> Result<(), RuntimeError> {
         loop {
             let id = self.header.execution_id;
-            let page = core
-                .store
-                .read_events(id, self.head.version, LogPageLimit::MAX)
-                .await?;
+            let page = core.store.read_events(id, self.head.version, LogPageLimit::MAX).await?;
             self.apply_events(&page)?;
             let page_size = usize::try_from(LogPageLimit::MAX.get()).unwrap_or(usize::MAX);
             if page.len() < page_size {

@@ -94,10 +94,7 @@ const CACHE_SHARDS: usize = 16;
 
 impl ExecutionCache {
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self {
-            shards: Default::default(),
-            shard_capacity: (capacity / CACHE_SHARDS).max(1),
-        }
+        Self { shards: Default::default(), shard_capacity: (capacity / CACHE_SHARDS).max(1) }
     }
 
     fn lock_shard(&self, execution_id: ExecutionId) -> MutexGuard<'_, CacheShard> {
@@ -106,17 +103,12 @@ impl ExecutionCache {
         let id = execution_id.get().unsigned_abs();
         let mixed = id ^ (id >> 22);
         let index = usize::try_from(mixed % CACHE_SHARDS as u64).unwrap_or_default();
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the mailbox of an execution, if it is cached.
     pub(super) fn get(&self, execution_id: ExecutionId) -> Option<Arc<Mailbox>> {
-        self.lock_shard(execution_id)
-            .mailboxes
-            .get(&execution_id)
-            .cloned()
+        self.lock_shard(execution_id).mailboxes.get(&execution_id).cloned()
     }
 
     /// Returns the mailbox of an execution, and creates it if needed.
@@ -135,10 +127,7 @@ impl ExecutionCache {
         execution: LoadedExecution,
     ) -> Arc<Mailbox> {
         let mut shard = self.lock_shard(execution_id);
-        shard.insert_mailbox(
-            Mailbox::new(execution_id, Some(execution)),
-            self.shard_capacity,
-        )
+        shard.insert_mailbox(Mailbox::new(execution_id, Some(execution)), self.shard_capacity)
     }
 
     /// Removes an ended execution, unless a message for it may be about to arrive.
@@ -156,8 +145,7 @@ impl CacheShard {
     fn insert_mailbox(&mut self, mailbox: Arc<Mailbox>, capacity: usize) -> Arc<Mailbox> {
         self.evict_idle(capacity);
         self.eviction_order.push_back(mailbox.execution_id);
-        self.mailboxes
-            .insert(mailbox.execution_id, Arc::clone(&mailbox));
+        self.mailboxes.insert(mailbox.execution_id, Arc::clone(&mailbox));
         mailbox
     }
 

@@ -86,11 +86,7 @@ pub(crate) struct PollRequest {
 
 impl PollRequest {
     pub(crate) fn new(pool: noetl_types::PoolName, poller: Poller) -> Self {
-        Self {
-            pool,
-            permits: Mutex::new(poller.max),
-            poller,
-        }
+        Self { pool, permits: Mutex::new(poller.max), poller }
     }
 
     /// Takes one permit. Returns false if none is left.
@@ -135,57 +131,37 @@ impl Message {
 
     /// Requires a lease to match the fence.
     pub(crate) fn with_fence(self, fence: Fence) -> Self {
-        Self {
-            fence: Some(fence),
-            ..self
-        }
+        Self { fence: Some(fence), ..self }
     }
 
     /// Authorizes the message as the given caller.
     pub(crate) fn with_auth_context(self, auth_context: AuthContext) -> Self {
-        Self {
-            auth_context: Some(auth_context),
-            ..self
-        }
+        Self { auth_context: Some(auth_context), ..self }
     }
 
     /// Reserves keys: the message counts only if it is the first to use them.
     pub(crate) fn with_reserved_keys(self, reserved_keys: ReservedKeys) -> Self {
-        Self {
-            reserved_keys,
-            ..self
-        }
+        Self { reserved_keys, ..self }
     }
 
     /// Declares that the sender cancels the children that are no longer awaited, and returns these
     /// in the reply. They are also recorded as follow-ups, in case the sender fails.
     pub(crate) fn cancelling_children(self) -> Self {
-        Self {
-            cancels_children: true,
-            ..self
-        }
+        Self { cancels_children: true, ..self }
     }
 
     /// Adds the poll request of the sender.
     pub(crate) fn with_poll_request(self, poll_request: Option<Arc<PollRequest>>) -> Self {
-        Self {
-            poll_request,
-            ..self
-        }
+        Self { poll_request, ..self }
     }
 
     fn is_fenced_by(&self, command: CommandId) -> bool {
-        self.fence
-            .as_ref()
-            .is_some_and(|fence| fence.command_id == command)
+        self.fence.as_ref().is_some_and(|fence| fence.command_id == command)
     }
 
     /// True if it contains an event whose id its sender chose.
     fn has_sender_event_id(&self) -> bool {
-        matches!(
-            self.input,
-            EngineInput::ClassicReport(_) | EngineInput::AuditOnly(_)
-        )
+        matches!(self.input, EngineInput::ClassicReport(_) | EngineInput::AuditOnly(_))
     }
 
     /// True if it needs a separate append. A start comes first anyway.
@@ -220,12 +196,7 @@ impl Message {
                 return None;
             }
         };
-        Some(Self {
-            input,
-            fence: None,
-            reserved_keys: ReservedKeys::default(),
-            ..self
-        })
+        Some(Self { input, fence: None, reserved_keys: ReservedKeys::default(), ..self })
     }
 }
 
@@ -287,11 +258,7 @@ impl MessageBatch {
     /// Returns what remains once the fence of a command does not match.
     pub(super) fn without_fence(self, command: CommandId) -> Option<Self> {
         let remaining = self.0.into_iter().filter_map(|message| {
-            if message.is_fenced_by(command) {
-                message.without_fence()
-            } else {
-                Some(message)
-            }
+            if message.is_fenced_by(command) { message.without_fence() } else { Some(message) }
         });
         Self::from_messages(remaining.collect())
     }
@@ -308,10 +275,7 @@ impl MessageBatch {
     /// Fails the messages. If an earlier append of them may have been written, that error is
     /// reported instead, since the outcome is unknown.
     pub(super) fn fail_all(self, error: RuntimeError) {
-        let unknown_outcome = self
-            .0
-            .iter()
-            .find_map(|message| message.unknown_outcome.clone());
+        let unknown_outcome = self.0.iter().find_map(|message| message.unknown_outcome.clone());
         self.reject_all(unknown_outcome.map_or(error, RuntimeError::from));
     }
 }

@@ -43,9 +43,7 @@ pub(super) struct ExecutionDriver {
 
 impl ExecutionDriver {
     pub(super) fn new(capacity: usize) -> Self {
-        Self {
-            executions: ExecutionCache::with_capacity(capacity),
-        }
+        Self { executions: ExecutionCache::with_capacity(capacity) }
     }
 }
 
@@ -78,8 +76,7 @@ impl Core {
             let core = Arc::clone(self);
             // A separate task, so that a caller that goes away does not leave an execution half
             // decided.
-            self.tasks
-                .spawn(async move { append_turn::run_mailbox(&core, &mailbox).await });
+            self.tasks.spawn(async move { append_turn::run_mailbox(&core, &mailbox).await });
         }
     }
 
@@ -114,9 +111,7 @@ impl Core {
     ) -> Result<Option<(Arc<Definition>, ExecutionState)>, RuntimeError> {
         if let Some(mailbox) = self.driver.executions.get(execution_id) {
             let guard = mailbox.execution.lock().await;
-            let cached = guard
-                .as_ref()
-                .filter(|execution| execution.new_facts.is_none());
+            let cached = guard.as_ref().filter(|execution| execution.new_facts.is_none());
             let cached = cached.map(LoadedExecution::cheap_clone);
             drop(guard);
             // Another server may have written since, and callers act on the state that they see.
@@ -173,9 +168,6 @@ pub(super) async fn wait_for_reply(
     answer: oneshot::Receiver<Result<MessageReply, RuntimeError>>,
 ) -> Result<MessageReply, RuntimeError> {
     answer.await.unwrap_or_else(|_| {
-        Err(RuntimeError::refused(
-            noetl_types::ErrorCode::NotReady,
-            "the server is shutting down",
-        ))
+        Err(RuntimeError::refused(noetl_types::ErrorCode::NotReady, "the server is shutting down"))
     })
 }

@@ -49,9 +49,7 @@ impl QueueDelta {
         after: &ExecutionState,
         defaults: &QueueDefaults<'_>,
     ) {
-        let open = before
-            .commands()
-            .filter(|(_, command)| command.is_on_server);
+        let open = before.commands().filter(|(_, command)| command.is_on_server);
         self.server_side.extend(open.map(|(id, _)| id));
         for event in events {
             self.add_event(event, after, defaults);
@@ -112,12 +110,7 @@ impl QueueDelta {
             self.commands.remove(&command_id);
             return;
         }
-        self.put_change(CommandChange::Close {
-            command_id,
-            end,
-            at,
-            error,
-        });
+        self.put_change(CommandChange::Close { command_id, end, at, error });
     }
 
     /// Holds open commands back from workers, or releases them.
@@ -136,15 +129,13 @@ impl QueueDelta {
 
     /// New commands.
     pub(super) fn new_commands(&mut self) -> impl Iterator<Item = &mut NewCommand> {
-        self.commands
-            .values_mut()
-            .filter_map(|change| match change {
-                CommandChange::Issue(command) => Some(&mut **command),
-                CommandChange::Run { .. }
-                | CommandChange::Close { .. }
-                | CommandChange::Requeue { .. }
-                | CommandChange::Hold { .. } => None,
-            })
+        self.commands.values_mut().filter_map(|change| match change {
+            CommandChange::Issue(command) => Some(&mut **command),
+            CommandChange::Run { .. }
+            | CommandChange::Close { .. }
+            | CommandChange::Requeue { .. }
+            | CommandChange::Hold { .. } => None,
+        })
     }
 
     pub(super) fn into_vec(self) -> Vec<CommandChange> {
@@ -170,9 +161,7 @@ fn build_new_command(
     state: &ExecutionState,
     defaults: &QueueDefaults<'_>,
 ) -> NewCommand {
-    let priority = issued
-        .priority
-        .map(|priority| Priority::clamped(priority.into()));
+    let priority = issued.priority.map(|priority| Priority::clamped(priority.into()));
     NewCommand {
         command_id: CommandId::from(event.event_id),
         instance: StepInstance {
@@ -210,16 +199,9 @@ pub(super) fn diff_timers(
     after: &BTreeMap<Text, Timestamp>,
 ) -> Vec<TimerChange> {
     let removed = before.keys().filter(|id| !after.contains_key(*id));
-    let removed = removed.map(|id| TimerChange::Disarm {
-        timer_id: id.clone(),
-    });
-    let armed = after
-        .iter()
-        .filter(|(id, time)| before.get(*id) != Some(*time));
-    let armed = armed.map(|(id, time)| TimerChange::Arm {
-        timer_id: id.clone(),
-        fire_at: *time,
-    });
+    let removed = removed.map(|id| TimerChange::Disarm { timer_id: id.clone() });
+    let armed = after.iter().filter(|(id, time)| before.get(*id) != Some(*time));
+    let armed = armed.map(|(id, time)| TimerChange::Arm { timer_id: id.clone(), fire_at: *time });
     removed.chain(armed).collect()
 }
 
@@ -246,10 +228,7 @@ pub(crate) fn parse_timer_id(text: &str) -> Option<TimerId> {
         return Some(TimerId::Command { command, timer });
     }
     let (run, step) = text.strip_prefix("step:")?.split_once(':')?;
-    Some(TimerId::Step {
-        step: StepName::new(step).ok()?,
-        run: run.parse().ok()?,
-    })
+    Some(TimerId::Step { step: StepName::new(step).ok()?, run: run.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -258,17 +237,11 @@ mod tests {
 
     #[test]
     fn timer_id_round_trips() {
-        let step = TimerId::Step {
-            step: StepName::new("load").unwrap(),
-            run: 12,
-        };
+        let step = TimerId::Step { step: StepName::new("load").unwrap(), run: 12 };
         let command = CommandId::new(77).unwrap();
         let command_timer = |timer| TimerId::Command { command, timer };
         let command_timers = CommandTimer::ALL.map(command_timer);
-        for id in [TimerId::Start, TimerId::Execution, step]
-            .into_iter()
-            .chain(command_timers)
-        {
+        for id in [TimerId::Start, TimerId::Execution, step].into_iter().chain(command_timers) {
             assert_eq!(parse_timer_id(&format_timer_id(&id)), Some(id));
         }
         assert_eq!(parse_timer_id("sleep:x"), None);
@@ -281,13 +254,8 @@ mod tests {
         let before = BTreeMap::from([("a".into(), time(1)), ("b".into(), time(2))]);
         let after = BTreeMap::from([("b".into(), time(3)), ("c".into(), time(4))]);
         let changes = diff_timers(&before, &after);
-        let arm = |id: &str, fire_at| TimerChange::Arm {
-            timer_id: id.into(),
-            fire_at,
-        };
-        let disarm = TimerChange::Disarm {
-            timer_id: "a".into(),
-        };
+        let arm = |id: &str, fire_at| TimerChange::Arm { timer_id: id.into(), fire_at };
+        let disarm = TimerChange::Disarm { timer_id: "a".into() };
         assert_eq!(changes, [disarm, arm("b", time(3)), arm("c", time(4))]);
         assert_eq!(diff_timers(&after, &after), []);
     }

@@ -28,10 +28,8 @@ impl Core {
         }
         execution.snapshot_version = execution.head.version;
         let (state, head) = (execution.state.clone(), execution.head);
-        let (execution_id, snapshot_after) = (
-            execution.header.execution_id,
-            Arc::clone(&execution.snapshot_after),
-        );
+        let (execution_id, snapshot_after) =
+            (execution.header.execution_id, Arc::clone(&execution.snapshot_after));
         let core = Arc::clone(self);
         self.tasks.spawn(async move {
             // A wide loop has a large state, and its next step must not wait for serialization.

@@ -45,10 +45,7 @@ mod tests {
     #[test]
     fn detects_purged_stream() {
         let mut check = BrokerCheck::default();
-        assert!(
-            !check.is_missing_message(u64::MAX, time_at(0)),
-            "nothing was sent yet"
-        );
+        assert!(!check.is_missing_message(u64::MAX, time_at(0)), "nothing was sent yet");
         for sequence in 1..=9 {
             check.record_stored(sequence, time_at(100));
         }

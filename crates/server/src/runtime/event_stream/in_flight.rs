@@ -142,10 +142,7 @@ impl InFlightWindow {
     /// became the first. A slow broker that acknowledges one by one does not time out.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let first = self.in_flight.front()?;
-        Some(
-            self.moved_at
-                .map_or(first.sent_at, |moved_at| moved_at.max(first.sent_at)),
-        )
+        Some(self.moved_at.map_or(first.sent_at, |moved_at| moved_at.max(first.sent_at)))
     }
 
     /// Acknowledged prefix that the cursor may move over.
@@ -188,9 +185,7 @@ mod tests {
     }
 
     fn acked_position_and_count(window: &InFlightWindow) -> Option<(FeedPosition, usize)> {
-        window
-            .acked_prefix()
-            .map(|prefix| (prefix.to, prefix.events))
+        window.acked_prefix().map(|prefix| (prefix.to, prefix.events))
     }
 
     #[test]
@@ -205,30 +200,18 @@ mod tests {
             assert_eq!(acked_position_and_count(&window), None);
         }
         window.acknowledge(numbers[0], now);
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(2), 2))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(2), 2)));
         window.reset_acked_prefix();
         assert_eq!(acked_position_and_count(&window), None);
         window.acknowledge(numbers[2], now);
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(4), 2))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(4), 2)));
         assert!(window.get(numbers[0]).is_none() && window.get(numbers[4]).is_some());
         window.acknowledge(numbers[4], now);
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(5), 3))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(5), 3)));
         assert!(window.is_empty() && window.waiting_since().is_none());
         // A number that was never sent is ignored.
         window.acknowledge(numbers[4] + 1, now);
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(5), 3))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(5), 3)));
     }
 
     /// For every order of acknowledgements, the prefix has no unacknowledged event before it.
@@ -244,19 +227,13 @@ mod tests {
                 for (count, next) in acked.iter().enumerate() {
                     window.acknowledge(numbers[*next], now);
                     let acked_so_far = &acked[..=count];
-                    let prefix = (0..5)
-                        .take_while(|index| acked_so_far.contains(index))
-                        .count();
+                    let prefix = (0..5).take_while(|index| acked_so_far.contains(index)).count();
                     let events = window.acked_prefix().map_or(0, |acked| acked.events);
                     assert_eq!(events, prefix, "{acked:?}");
                 }
             }
             for next in &unacked {
-                let rest = unacked
-                    .iter()
-                    .copied()
-                    .filter(|index| index != next)
-                    .collect();
+                let rest = unacked.iter().copied().filter(|index| index != next).collect();
                 open.push((rest, [&*acked, &[*next]].concat()));
             }
         }
@@ -310,20 +287,14 @@ mod tests {
     fn skipped_events_are_passed_with_earlier_ones() {
         let (mut window, now) = (InFlightWindow::new(), Instant::now());
         window.skip_event(feed_position(1));
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(1), 1))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(1), 1)));
         window.reset_acked_prefix();
         let number = window.add_event(feed_message(2, 1), false, now);
         window.skip_event(feed_position(3));
         window.skip_event(feed_position(4));
         assert_eq!(acked_position_and_count(&window), None);
         window.acknowledge(number, now);
-        assert_eq!(
-            acked_position_and_count(&window),
-            Some((feed_position(4), 1))
-        );
+        assert_eq!(acked_position_and_count(&window), Some((feed_position(4), 1)));
     }
 
     #[test]

@@ -89,19 +89,14 @@ impl StreamSettings {
             differences.push("it is stored in memory and lost when the broker stops".to_owned());
         }
         if max_age != self.retention {
-            let actual = if max_age == Millis::ZERO {
-                "unlimited".to_owned()
-            } else {
-                max_age.to_string()
-            };
+            let actual =
+                if max_age == Millis::ZERO { "unlimited".to_owned() } else { max_age.to_string() };
             let expected = self.retention;
             differences.push(format!("its max age is {actual} instead of {expected}"));
         }
         if window != self.duplicate_window {
             let (actual, expected) = (window, self.duplicate_window);
-            differences.push(format!(
-                "its duplicate window is {actual} instead of {expected}"
-            ));
+            differences.push(format!("its duplicate window is {actual} instead of {expected}"));
         }
         (!differences.is_empty()).then(|| differences.join("; ").into())
     }
@@ -115,10 +110,7 @@ pub(super) struct EventStream {
 
 impl EventStream {
     pub(super) fn new(settings: StreamSettings) -> Self {
-        Self {
-            settings,
-            state: SharedStreamState::default(),
-        }
+        Self { settings, state: SharedStreamState::default() }
     }
 }
 
@@ -203,9 +195,7 @@ impl Core {
                 Err(error) => {
                     tracing::error!(%error, "the event stream task panicked");
                     if let Some(streaming) = self.event_stream() {
-                        streaming
-                            .state
-                            .record_failure("its task panicked and is restarted".into());
+                        streaming.state.record_failure("its task panicked and is restarted".into());
                     }
                 }
             }

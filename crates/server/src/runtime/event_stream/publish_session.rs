@@ -51,8 +51,7 @@ impl PublishSession {
             return std::future::pending().await;
         };
         let ack = timeout_at(since + ACK_TIMEOUT, self.pipe.next_ack()).await;
-        ack.map_err(|_| PublishError::NoAcknowledgement)?
-            .ok_or(PublishError::NoConnection)
+        ack.map_err(|_| PublishError::NoAcknowledgement)?.ok_or(PublishError::NoConnection)
     }
 }
 
@@ -97,9 +96,7 @@ impl StreamPublisher<'_> {
             }
         }
         if let Some(sequence) = counts.last {
-            session
-                .broker_check
-                .record_stored(sequence, self.core.clock.now());
+            session.broker_check.record_stored(sequence, self.core.clock.now());
         }
         self.streaming.state.update_state(|state| {
             state.published += counts.messages;
@@ -132,10 +129,7 @@ impl StreamPublisher<'_> {
                 Ok(())
             }
             Err(failure) => {
-                if self
-                    .can_resend_as_reference(session, number, &failure)
-                    .await?
-                {
+                if self.can_resend_as_reference(session, number, &failure).await? {
                     self.send_event(session, number).await?;
                 }
                 Ok(())
@@ -149,17 +143,11 @@ impl StreamPublisher<'_> {
         number: u64,
     ) -> Result<(), PublishError> {
         while let Some(event) = session.window.get(number) {
-            let sent = session
-                .pipe
-                .send_message(number, self.build_message(event))
-                .await;
+            let sent = session.pipe.send_message(number, self.build_message(event)).await;
             let Err(failure) = sent else {
                 return Ok(());
             };
-            if !self
-                .can_resend_as_reference(session, number, &failure)
-                .await?
-            {
+            if !self.can_resend_as_reference(session, number, &failure).await? {
                 return Ok(());
             }
         }
@@ -168,11 +156,7 @@ impl StreamPublisher<'_> {
 
     /// Builds the message of an event: the event, or a reference to it.
     fn build_message(&self, event: &InFlightEvent) -> OutgoingMessage {
-        let InFlightEvent {
-            message,
-            by_reference,
-            ..
-        } = event;
+        let InFlightEvent { message, by_reference, .. } = event;
         OutgoingMessage {
             subject: message.subject.to_string(),
             message_id: message.message_id(self.log_epoch).to_string(),
@@ -206,8 +190,7 @@ impl StreamPublisher<'_> {
             let message_id = event.message.message_id(self.log_epoch);
             let reason = failure.to_string();
             tracing::error!(%message_id, reason, "an event cannot be published and is quarantined");
-            self.quarantine_event(message_id, "unpublishable", reason.into())
-                .await?;
+            self.quarantine_event(message_id, "unpublishable", reason.into()).await?;
         }
         session.window.acknowledge(number, Instant::now());
         Ok(false)
@@ -222,8 +205,7 @@ impl StreamPublisher<'_> {
         let UnreadableEvent { feed, reason } = event;
         let row = format!("position {} of log {}", feed.position, self.log_epoch.get());
         tracing::error!(row, %reason, "an event cannot be read and is quarantined");
-        self.quarantine_event(row.into(), "unreadable", reason.clone())
-            .await?;
+        self.quarantine_event(row.into(), "unreadable", reason.clone()).await?;
         session.window.skip_event(*feed);
         Ok(())
     }
@@ -245,9 +227,7 @@ impl StreamPublisher<'_> {
             created_at: now,
         };
         self.core.store.quarantine_items(vec![item]).await?;
-        self.streaming
-            .state
-            .update_state(|state| state.unpublishable += 1);
+        self.streaming.state.update_state(|state| state.unpublishable += 1);
         Ok(())
     }
 
@@ -287,11 +267,7 @@ impl StreamPublisher<'_> {
             self.handle_acks(&mut session, ack).await?;
         }
         let duplicates = session.duplicates.len();
-        if session
-            .duplicates
-            .iter()
-            .any(|number| missing_range.contains(number))
-        {
+        if session.duplicates.iter().any(|number| missing_range.contains(number)) {
             // It was missing a moment ago: the broker only remembers its id.
             return Err(PublishError::LostDuplicate);
         }

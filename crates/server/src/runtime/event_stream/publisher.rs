@@ -55,19 +55,13 @@ impl<'p> StreamPublisher<'p> {
         let cursor = match core.store.lease_stream(request).await? {
             StreamLeaseOutcome::Granted(cursor) => cursor,
             StreamLeaseOutcome::Held { owner, .. } => {
-                streaming
-                    .state
-                    .enter_phase(PublisherPhase::Standby { owner });
+                streaming.state.enter_phase(PublisherPhase::Standby { owner });
                 return Ok(TurnEnd::Standby);
             }
         };
         let epoch = cursor.epoch;
         let turn = Self::publish_with_cursor(core, link, streaming, cursor).await;
-        let owner = StreamOwner {
-            name: CURSOR_NAME.into(),
-            epoch,
-            now: core.clock.now(),
-        };
+        let owner = StreamOwner { name: CURSOR_NAME.into(), epoch, now: core.clock.now() };
         // If this fails, the lease expires.
         drop(core.store.release_stream_lease(owner).await);
         turn
@@ -80,12 +74,8 @@ impl<'p> StreamPublisher<'p> {
         cursor: StreamCursor,
     ) -> Result<TurnEnd, PublishError> {
         let connection_count = link.connect_count();
-        let stream = link
-            .ensure_stream(&streaming.settings.stream_spec())
-            .await?;
-        streaming
-            .state
-            .record_differences(streaming.settings.describe_differences(&stream));
+        let stream = link.ensure_stream(&streaming.settings.stream_spec()).await?;
+        streaming.state.record_differences(streaming.settings.describe_differences(&stream));
         let mut publisher = StreamPublisher {
             core,
             link,
@@ -121,31 +111,18 @@ impl<'p> StreamPublisher<'p> {
     /// Restarts the stream from the first event of the log.
     pub(super) async fn rebuild_stream(&mut self) -> Result<bool, PublishError> {
         tracing::warn!("rebuilding the event stream from the log");
-        self.streaming
-            .state
-            .update_state(|state| state.rebuilds += 1);
+        self.streaming.state.update_state(|state| state.rebuilds += 1);
         self.restart_at(FeedPosition::default()).await
     }
 
     async fn restart_at(&mut self, to: FeedPosition) -> Result<bool, PublishError> {
-        let restart = CursorMove::Restart {
-            to,
-            stream_created_at: Some(self.created_at),
-        };
+        let restart = CursorMove::Restart { to, stream_created_at: Some(self.created_at) };
         self.position = to;
-        Ok(self
-            .core
-            .store
-            .move_stream_cursor(self.cursor_owner(), restart)
-            .await?)
+        Ok(self.core.store.move_stream_cursor(self.cursor_owner(), restart).await?)
     }
 
     pub(super) fn cursor_owner(&self) -> StreamOwner {
-        StreamOwner {
-            name: CURSOR_NAME.into(),
-            epoch: self.epoch,
-            now: self.core.clock.now(),
-        }
+        StreamOwner { name: CURSOR_NAME.into(), epoch: self.epoch, now: self.core.clock.now() }
     }
 
     async fn run_session(&mut self) -> Result<TurnEnd, PublishError> {
@@ -169,10 +146,8 @@ impl<'p> StreamPublisher<'p> {
             limit: FeedLimit::clamped(settings.batch),
             poll_interval: Duration::from_millis(settings.poll_interval.as_ms()),
         };
-        let (store, append_count) = (
-            Arc::clone(&self.core.store),
-            self.core.append_count.subscribe(),
-        );
+        let (store, append_count) =
+            (Arc::clone(&self.core.store), self.core.append_count.subscribe());
         let mut pages = FeedReader::spawn_reader(store, append_count, plan);
         let mut link = self.link.clone();
         let mut unsent = Vec::new().into_iter();
@@ -221,16 +196,8 @@ impl<'p> StreamPublisher<'p> {
             return Ok(true);
         };
         self.verify_duplicates(session).await?;
-        let forward = CursorMove::Forward {
-            from: self.position,
-            to: prefix.to,
-        };
-        if !self
-            .core
-            .store
-            .move_stream_cursor(self.cursor_owner(), forward)
-            .await?
-        {
+        let forward = CursorMove::Forward { from: self.position, to: prefix.to };
+        if !self.core.store.move_stream_cursor(self.cursor_owner(), forward).await? {
             return Ok(false);
         }
         session.window.reset_acked_prefix();
@@ -250,11 +217,7 @@ impl<'p> StreamPublisher<'p> {
         }
         self.renew_at = now.saturating_add(CURSOR_LEASE_RENEW_INTERVAL);
         let until = now.saturating_add(CURSOR_LEASE_DURATION);
-        Ok(self
-            .core
-            .store
-            .renew_stream_lease(self.cursor_owner(), until)
-            .await?)
+        Ok(self.core.store.renew_stream_lease(self.cursor_owner(), until).await?)
     }
 
     /// True if the cursor and the stream are unchanged. Checked at intervals, which also renews the
@@ -280,9 +243,7 @@ impl<'p> StreamPublisher<'p> {
             return Ok(false);
         }
         let lag = store.feed_lag(self.position).await?;
-        self.streaming
-            .state
-            .update_state(|state| state.lag = Some((lag, now)));
+        self.streaming.state.update_state(|state| state.lag = Some((lag, now)));
         let stream = self.link.stream_info(STREAM).await?;
         let Some(stream) = stream.filter(|stream| stream.created_at == self.created_at) else {
             return Ok(false);
@@ -295,10 +256,7 @@ impl<'p> StreamPublisher<'p> {
             MessageRetention::AgeOnly => stream.first_sequence,
             MessageRetention::Limits | MessageRetention::Consumption => 0,
         };
-        if session
-            .broker_check
-            .is_missing_message(first, self.certainly_kept_since())
-        {
+        if session.broker_check.is_missing_message(first, self.certainly_kept_since()) {
             // An unexpired message is gone: the stream was purged.
             self.rebuild_stream().await?;
             return Ok(false);
@@ -317,9 +275,7 @@ impl<'p> StreamPublisher<'p> {
     /// expire may be gone already.
     pub(super) fn certainly_kept_since(&self) -> Timestamp {
         let half = Millis::from_ms(self.retention.as_ms() / 2);
-        let certain_age = self
-            .retention
-            .saturating_sub(half.min(MAX_CLOCK_DIFFERENCE));
+        let certain_age = self.retention.saturating_sub(half.min(MAX_CLOCK_DIFFERENCE));
         self.core.clock.now().saturating_sub(certain_age)
     }
 }

@@ -91,21 +91,14 @@ impl StreamPublisher<'_> {
     }
 
     async fn read_stream_tail(&self, stream: &StreamInfo) -> Result<StreamTail, PublishError> {
-        let first = stream
-            .last_sequence
-            .saturating_sub(MAX_TAIL_MESSAGES)
-            .max(stream.first_sequence);
+        let first =
+            stream.last_sequence.saturating_sub(MAX_TAIL_MESSAGES).max(stream.first_sequence);
         let ids = if stream.messages == 0 {
             HashSet::new()
         } else {
-            self.link
-                .message_ids(STREAM, first, stream.last_sequence)
-                .await?
+            self.link.message_ids(STREAM, first, stream.last_sequence).await?
         };
-        Ok(StreamTail {
-            ids,
-            sequences: first..=stream.last_sequence,
-        })
+        Ok(StreamTail { ids, sequences: first..=stream.last_sequence })
     }
 
     /// Returns the start of the first section. A transaction may have one event or thousands, so
@@ -114,10 +107,7 @@ impl StreamPublisher<'_> {
     async fn find_first_section(&mut self) -> Result<Option<SectionStart>, PublishError> {
         let cursor = self.position;
         let start_by_events = FeedPosition {
-            position: cursor
-                .position
-                .saturating_sub(i64::from(LOOK_BACK_EVENTS))
-                .max(0),
+            position: cursor.position.saturating_sub(i64::from(LOOK_BACK_EVENTS)).max(0),
             ..cursor
         };
         if cursor.tx == 0 {
@@ -149,16 +139,10 @@ impl StreamPublisher<'_> {
     ) -> Result<Option<u32>, PublishError> {
         let (mut after, mut count) = (start, 0);
         loop {
-            let batch = self
-                .core
-                .store
-                .read_feed_messages(after, FeedLimit::MAX)
-                .await?;
+            let batch = self.core.store.read_feed_messages(after, FeedLimit::MAX).await?;
             let events = batch.events.iter().flatten();
             let in_section = events.take_while(|event| event.feed <= until).count();
-            count = u32::try_from(in_section)
-                .unwrap_or(u32::MAX)
-                .saturating_add(count);
+            count = u32::try_from(in_section).unwrap_or(u32::MAX).saturating_add(count);
             if !self.renew_lease_if_due().await? {
                 return Ok(None);
             }
@@ -181,11 +165,7 @@ impl StreamPublisher<'_> {
         let (mut after, mut coverage) = (start, SectionCoverage::Empty);
         let kept_since = self.certainly_kept_since();
         loop {
-            let batch = self
-                .core
-                .store
-                .read_feed_messages(after, FeedLimit::MAX)
-                .await?;
+            let batch = self.core.store.read_feed_messages(after, FeedLimit::MAX).await?;
             let events = batch.events.iter().flatten();
             for event in events.take_while(|event| event.feed <= until) {
                 if self.is_in_tail(event, tail) {
@@ -221,11 +201,7 @@ impl StreamPublisher<'_> {
     ) -> Result<bool, PublishError> {
         let (mut after, mut has_begun) = (start, false);
         loop {
-            let batch = self
-                .core
-                .store
-                .read_feed_messages(after, FeedLimit::MAX)
-                .await?;
+            let batch = self.core.store.read_feed_messages(after, FeedLimit::MAX).await?;
             let lost: Vec<FeedMessage> = batch
                 .events
                 .into_iter()
@@ -249,9 +225,7 @@ impl StreamPublisher<'_> {
                 let count =
                     count.saturating_sub(self.publish_missing(lost, &tail.sequences).await?);
                 let count = u64::try_from(count).unwrap_or(u64::MAX);
-                self.streaming
-                    .state
-                    .update_state(|state| state.restored += count);
+                self.streaming.state.update_state(|state| state.restored += count);
             }
             after = batch.next;
             if !batch.is_full || after >= self.position {
@@ -272,21 +246,12 @@ impl StreamPublisher<'_> {
 /// transactions. Never returns a position before the first transaction: such positions belong to
 /// earlier log epochs, which may be long.
 fn position_before(position: FeedPosition, back: u64) -> FeedPosition {
-    let first = FeedPosition {
-        tx: position.tx.min(1),
-        position: 0,
-    };
+    let first = FeedPosition { tx: position.tx.min(1), position: 0 };
     let earlier = if position.tx == 0 {
         let back = i64::try_from(back).unwrap_or(i64::MAX);
-        FeedPosition {
-            tx: 0,
-            position: position.position.saturating_sub(back),
-        }
+        FeedPosition { tx: 0, position: position.position.saturating_sub(back) }
     } else {
-        FeedPosition {
-            tx: position.tx.saturating_sub(back),
-            position: 0,
-        }
+        FeedPosition { tx: position.tx.saturating_sub(back), position: 0 }
     };
     earlier.max(first)
 }
@@ -306,11 +271,7 @@ mod tests {
             (at(70, 5), 70, at(1, 0)),
             (at(70, 5), u64::MAX, at(1, 0)),
         ] {
-            assert_eq!(
-                position_before(position, back),
-                expected,
-                "{back} before {position:?}"
-            );
+            assert_eq!(position_before(position, back), expected, "{back} before {position:?}");
         }
     }
 }

@@ -66,9 +66,7 @@ impl SharedStreamState {
     /// Records how the stream differs from the settings, and logs each new difference once.
     pub(super) fn record_differences(&self, differences: Option<Text>) {
         let mut state = self.lock_state();
-        if let Some(differences) = differences
-            .as_ref()
-            .filter(|_| state.differences != differences)
+        if let Some(differences) = differences.as_ref().filter(|_| state.differences != differences)
         {
             tracing::warn!(%differences, "the event stream at the broker differs from the settings; change the stream or the settings");
         }

@@ -69,19 +69,14 @@ impl Runtime {
             Some(PublisherPhase::Starting) => ("starting", None),
             Some(PublisherPhase::Standby { .. }) => ("standby", None),
             Some(PublisherPhase::Publishing) => {
-                let differences = current
-                    .as_ref()
-                    .and_then(|current| current.differences.clone());
+                let differences = current.as_ref().and_then(|current| current.differences.clone());
                 ("publishing", differences)
             }
             Some(PublisherPhase::Failed(problem)) => ("failing", Some(problem.clone())),
         };
         let current = current.unwrap_or_default();
-        let connection = self
-            .core
-            .messaging
-            .as_ref()
-            .map(|messaging| messaging.link().connection_info());
+        let connection =
+            self.core.messaging.as_ref().map(|messaging| messaging.link().connection_info());
         StreamStatus {
             enabled: streaming.is_some(),
             state: state.into(),
@@ -100,9 +95,7 @@ impl Runtime {
             undeliverable: current.unpublishable,
             restored: current.restored,
             rebuilds: current.rebuilds,
-            nats_connected: connection
-                .as_ref()
-                .is_some_and(|connection| connection.is_connected),
+            nats_connected: connection.as_ref().is_some_and(|connection| connection.is_connected),
             nats_version: connection.and_then(|connection| connection.version),
         }
     }
@@ -138,11 +131,7 @@ impl Runtime {
                     StreamLeaseOutcome::Held { .. } => continue,
                 }
             }
-            let owner = StreamOwner {
-                name: CURSOR_NAME.into(),
-                epoch,
-                now,
-            };
+            let owner = StreamOwner { name: CURSOR_NAME.into(), epoch, now };
             if store.move_stream_cursor(owner, restart).await? {
                 return self.stream_status().await;
             }
@@ -170,10 +159,7 @@ impl Runtime {
     /// Position after all events that can be read now.
     pub async fn feed_end(&self) -> Result<FeedPosition, RuntimeError> {
         // There is nothing to count after the last position.
-        let last_position = FeedPosition {
-            tx: u64::MAX,
-            position: i64::MAX,
-        };
+        let last_position = FeedPosition { tx: u64::MAX, position: i64::MAX };
         Ok(self.store().feed_lag(last_position).await?.end)
     }
 
@@ -216,11 +202,7 @@ impl Runtime {
                 events.extend(json::parse(&encode_event_body(&event.record)).ok());
             }
         }
-        Ok(FeedResponse {
-            events,
-            next: batch.next,
-            is_full: batch.is_full,
-        })
+        Ok(FeedResponse { events, next: batch.next, is_full: batch.is_full })
     }
 }
 
@@ -229,9 +211,7 @@ fn check_lag(current: &StreamState) -> Result<(), Text> {
     let Some((lag, measured_at)) = current.lag else {
         return Ok(());
     };
-    let delay = lag
-        .oldest
-        .map_or(Millis::ZERO, |oldest| measured_at.duration_since(oldest));
+    let delay = lag.oldest.map_or(Millis::ZERO, |oldest| measured_at.duration_since(oldest));
     if delay > MAX_HEALTHY_LAG {
         let events = lag.events;
         return Err(format!("it is {delay} and {events} events behind the log").into());

@@ -41,9 +41,8 @@ impl Core {
                     // Other publishers may send any content on these subjects.
                     if let Ok(notification) = serde_json::from_slice::<ReceivedNotification>(&body)
                     {
-                        let queue = notification
-                            .execution_pool
-                            .tenant_queue(&notification.tenant_id);
+                        let queue =
+                            notification.execution_pool.tenant_queue(&notification.tenant_id);
                         self.matcher.add_backlog(&queue, 1);
                     }
                 },

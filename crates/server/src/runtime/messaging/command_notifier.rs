@@ -129,10 +129,7 @@ impl NotificationHistory {
         if now.duration_since(notified_at) < delay.max(FIRST_RENOTIFY_DELAY) {
             return false;
         }
-        let next_delay = delay
-            .saturating_mul(2)
-            .max(FIRST_RENOTIFY_DELAY)
-            .min(MAX_RENOTIFY_DELAY);
+        let next_delay = delay.saturating_mul(2).max(FIRST_RENOTIFY_DELAY).min(MAX_RENOTIFY_DELAY);
         self.0.insert(command.command_id, (now, next_delay));
         true
     }
@@ -181,10 +178,8 @@ impl Core {
             let server_url = self.worker_url_for(notification);
             notification.to_nats_messages(&server_url, messaging.bare_subject)
         });
-        let outcomes = messaging
-            .link()
-            .publish_batch(COMMAND_STREAM.name, messages.collect())
-            .await;
+        let outcomes =
+            messaging.link().publish_batch(COMMAND_STREAM.name, messages.collect()).await;
         for failure in outcomes.into_iter().filter_map(Result::err) {
             if failure == PublishFailure::NoStream {
                 *ensured_at = None;
@@ -298,9 +293,8 @@ mod tests {
     #[test]
     fn repeats_notifications_with_growing_delay() {
         let (mut history, command) = (NotificationHistory::default(), pending_command(None));
-        let due: Vec<i64> = (0..300)
-            .filter(|second| history.take_if_due(&command, time_at(*second)))
-            .collect();
+        let due: Vec<i64> =
+            (0..300).filter(|second| history.take_if_due(&command, time_at(*second))).collect();
         assert_eq!(due, [5, 10, 20, 40, 80, 140, 200, 260]);
     }
 
@@ -337,11 +331,7 @@ mod tests {
         command.pool = PoolName::shared().tenant_queue(&acme);
         let messages = CommandNotification::repeated_notification(&command, time_at(0))
             .to_nats_messages("", true);
-        assert_eq!(
-            messages.len(),
-            1,
-            "the bare subject belongs to the default tenant"
-        );
+        assert_eq!(messages.len(), 1, "the bare subject belongs to the default tenant");
         assert_eq!(messages[0].subject, "noetl.t.acme.commands.shared.7");
         let body: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
         assert_eq!(body["execution_pool"], "shared");

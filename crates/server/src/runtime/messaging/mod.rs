@@ -85,12 +85,7 @@ impl NatsMessaging {
 
     /// Describes a problem of the connection, if any.
     pub(super) fn connection_problem(&self) -> Option<Text> {
-        let ConnectionInfo {
-            is_connected,
-            version,
-            is_outdated,
-            ..
-        } = self.link.connection_info();
+        let ConnectionInfo { is_connected, version, is_outdated, .. } = self.link.connection_info();
         if !is_connected {
             return Some("the NATS server cannot be reached".into());
         }

@@ -53,10 +53,7 @@ impl TestCluster {
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
         store.register_definition(entry).await.unwrap();
-        Self {
-            store: Arc::new(store),
-            database,
-        }
+        Self { store: Arc::new(store), database }
     }
 
     async fn start_server(&self, nats: Option<&NatsServer>) -> Runtime {
@@ -122,12 +119,7 @@ async fn open_runtime(store: Arc<dyn Store>, nats: Option<&NatsServer>) -> Runti
 
 /// Makes the first server aware of the second at once, instead of at its next lease renewal.
 async fn wait_until_connected(first: &Runtime, second: &Runtime) {
-    first
-        .core
-        .id_allocator
-        .renew_lease(first.now())
-        .await
-        .unwrap();
+    first.core.id_allocator.renew_lease(first.now()).await.unwrap();
     wait_until("both channels are open", async || {
         is_channel_open(first) && is_channel_open(second)
     })
@@ -258,26 +250,14 @@ async fn follower_receives_events_of_other_server() {
     for _ in 0..ROUNDS {
         let execution_id = start_execution(&first).await;
         let command = lease_command(&first).await;
-        let mut follower = second
-            .follow_log(execution_id, ExecutionVersion::EMPTY)
-            .await
-            .unwrap();
-        assert!(
-            !follower
-                .next(TEST_TIMEOUT)
-                .await
-                .unwrap()
-                .unwrap()
-                .is_empty()
-        );
+        let mut follower = second.follow_log(execution_id, ExecutionVersion::EMPTY).await.unwrap();
+        assert!(!follower.next(TEST_TIMEOUT).await.unwrap().unwrap().is_empty());
         let next = tokio::spawn(async move {
             let events = tokio::time::timeout(TEST_TIMEOUT, follower.next(TEST_TIMEOUT * 2)).await;
             events.expect("a wakeup arrives").unwrap().unwrap()
         });
-        wait_until("it is followed", async || {
-            second.core.followers.has_followers(execution_id)
-        })
-        .await;
+        wait_until("it is followed", async || second.core.followers.has_followers(execution_id))
+            .await;
         complete_command(&first, &command).await;
         assert!(!next.await.unwrap().is_empty());
         let command = lease_command(&first).await;
@@ -300,10 +280,8 @@ async fn waiter_receives_end_from_other_server() {
             .await;
             end.expect("a wakeup arrives").unwrap().unwrap()
         });
-        wait_until("it is waited for", async || {
-            first.core.followers.has_followers(execution_id)
-        })
-        .await;
+        wait_until("it is waited for", async || first.core.followers.has_followers(execution_id))
+            .await;
         for _ in 0..2 {
             let command = lease_command(&second).await;
             complete_command(&second, &command).await;
@@ -328,31 +306,19 @@ async fn check_channel_loss_recovery(is_on_worker_side: bool) {
     let cluster = TestCluster::new().await;
     let is_disconnected = Arc::new(AtomicBool::new(false));
     let healthy = cluster.start_server(None).await;
-    let faulty = cluster
-        .start_server_with_faulty_channel(&is_disconnected)
-        .await;
+    let faulty = cluster.start_server_with_faulty_channel(&is_disconnected).await;
     wait_until_connected(&healthy, &faulty).await;
-    let (here, there) = if is_on_worker_side {
-        (&healthy, &faulty)
-    } else {
-        (&faulty, &healthy)
-    };
+    let (here, there) = if is_on_worker_side { (&healthy, &faulty) } else { (&faulty, &healthy) };
     is_disconnected.store(true, Ordering::Release);
     cluster.terminate_channels();
     wait_until("the channel is closed", async || !is_channel_open(&faulty)).await;
     // The other server has reconnected and handled all consequences.
-    wait_until("the other channel is open", async || {
-        cluster.count_channels().await == 1
-    })
-    .await;
+    wait_until("the other channel is open", async || cluster.count_channels().await == 1).await;
     let worker = spawn_waiting_worker(there).await;
     let execution_id = start_execution(here).await;
     is_disconnected.store(false, Ordering::Release);
     assert_eq!(worker.await.unwrap().execution_id, execution_id);
-    wait_until("the channel is open again", async || {
-        is_channel_open(&faulty)
-    })
-    .await;
+    wait_until("the channel is open again", async || is_channel_open(&faulty)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -374,20 +340,10 @@ async fn single_server_opens_no_channel() {
         let command = lease_command(&alone).await;
         complete_command(&alone, &command).await;
     }
-    let end = alone
-        .wait_for_end(execution_id, TEST_TIMEOUT)
-        .await
-        .unwrap()
-        .unwrap();
+    let end = alone.wait_for_end(execution_id, TEST_TIMEOUT).await.unwrap().unwrap();
     assert_eq!(end.status, ExecutionStatus::Completed);
     assert!(!is_channel_open(&alone));
-    assert_eq!(
-        (
-            notify_counter(&alone, "sent"),
-            cluster.count_channels().await
-        ),
-        (0, 0)
-    );
+    assert_eq!((notify_counter(&alone, "sent"), cluster.count_channels().await), (0, 0));
     let text = alone.metrics().encode_text().unwrap();
     let mut samples = text.lines();
     let is_channel_metric = |line: &str| line.starts_with("noetl_notify_up");
@@ -397,16 +353,8 @@ async fn single_server_opens_no_channel() {
     wait_until_connected(&alone, &other).await;
     assert_eq!(cluster.count_channels().await, 2);
     other.close(TEST_TIMEOUT).await;
-    alone
-        .core
-        .id_allocator
-        .renew_lease(alone.now())
-        .await
-        .unwrap();
-    wait_until("the channel is closed", async || {
-        cluster.count_channels().await == 0
-    })
-    .await;
+    alone.core.id_allocator.renew_lease(alone.now()).await.unwrap();
+    wait_until("the channel is closed", async || cluster.count_channels().await == 0).await;
     assert!(!is_channel_open(&alone));
 }
 
@@ -433,18 +381,10 @@ async fn nats_replaces_queue_wakeups() {
     let first = cluster.start_server(Some(&nats)).await;
     let second = cluster.start_server(None).await;
     wait_until_connected(&first, &second).await;
-    wait_until("NATS is reached", async || {
-        first.is_nats_connected() == Some(true)
-    })
-    .await;
+    wait_until("NATS is reached", async || first.is_nats_connected() == Some(true)).await;
     let mut channel = cluster.store.open_notify_channel().await.unwrap().unwrap();
     let execution_id = start_execution(&first).await;
-    assert!(
-        collect_wakeups(&mut channel, execution_id)
-            .await
-            .queues
-            .is_empty()
-    );
+    assert!(collect_wakeups(&mut channel, execution_id).await.queues.is_empty());
     let execution_id = start_execution(&second).await;
     let queues = collect_wakeups(&mut channel, execution_id).await.queues;
     assert_eq!(queues, WakeupSet::Only([(PoolName::shared(), 1)].into()));

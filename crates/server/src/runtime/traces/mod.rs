@@ -49,10 +49,7 @@ impl TraceQueue {
             return Self::default();
         }
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_TRACES);
-        Self {
-            sender: Some(sender),
-            receiver: Mutex::new(Some(receiver)),
-        }
+        Self { sender: Some(sender), receiver: Mutex::new(Some(receiver)) }
     }
 
     /// True if there is a collector.
@@ -78,10 +75,7 @@ impl Core {
         let (Some(mut queue), Some(endpoint)) = (queue, &self.settings.trace_endpoint) else {
             return;
         };
-        let settings = ClientSettings {
-            timeout: COLLECTOR_TIMEOUT,
-            ..ClientSettings::default()
-        };
+        let settings = ClientSettings { timeout: COLLECTOR_TIMEOUT, ..ClientSettings::default() };
         let client = match Client::new(endpoint, settings) {
             Ok(client) => client,
             Err(error) => {
@@ -121,8 +115,7 @@ impl Core {
                 }
             }
             if spans.len() >= TARGET_SPANS_PER_MESSAGE {
-                self.send_spans(client, std::mem::take(&mut spans), count)
-                    .await;
+                self.send_spans(client, std::mem::take(&mut spans), count).await;
                 count = 0;
             }
         }
@@ -152,27 +145,16 @@ impl Core {
         let mut events: Vec<Event> = Vec::new();
         let mut after = ExecutionVersion::EMPTY;
         while events.len() < MAX_EVENTS_PER_TRACE {
-            let page = self
-                .store
-                .read_events(execution_id, after, LogPageLimit::MAX)
-                .await?;
+            let page = self.store.read_events(execution_id, after, LogPageLimit::MAX).await?;
             let Some(last) = page.last() else { break };
             after = ExecutionVersion::from(last.record.seq);
-            events.extend(
-                page.iter()
-                    .filter_map(|stored| decode_record(&stored.record).ok()),
-            );
+            events.extend(page.iter().filter_map(|stored| decode_record(&stored.record).ok()));
         }
         let parent = match spans::parent_execution(&events) {
             Some(parent) => {
                 let limit = LogPageLimit::clamped(1);
-                let first = self
-                    .store
-                    .read_events(parent, ExecutionVersion::EMPTY, limit)
-                    .await?;
-                let first = first
-                    .first()
-                    .and_then(|stored| decode_record(&stored.record).ok());
+                let first = self.store.read_events(parent, ExecutionVersion::EMPTY, limit).await?;
+                let first = first.first().and_then(|stored| decode_record(&stored.record).ok());
                 Some(spans::root_context(parent, first.as_ref()))
             }
             None => None,

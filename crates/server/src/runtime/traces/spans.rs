@@ -28,10 +28,7 @@ pub(super) fn parent_execution(events: &[Event]) -> Option<ExecutionId> {
 
 /// Returns the root span of an execution, whose first event may no longer be stored.
 pub(super) fn root_context(execution_id: ExecutionId, first: Option<&Event>) -> TraceContext {
-    TraceContext::for_execution(
-        execution_id,
-        start_event(first).and_then(start_trace_context),
-    )
+    TraceContext::for_execution(execution_id, start_event(first).and_then(start_trace_context))
 }
 
 fn start_event(first: Option<&Event>) -> Option<&PlaybookStarted> {
@@ -121,10 +118,7 @@ impl SpanBuilder {
         let now = event.time;
         match &event.kind {
             EventKind::StepEntered(entered) => {
-                let pass = StepPass {
-                    step: entered.step.clone(),
-                    run: entered.run,
-                };
+                let pass = StepPass { step: entered.step.clone(), run: entered.run };
                 self.steps.insert(pass, now);
             }
             EventKind::StepExited(exited) => {
@@ -133,26 +127,19 @@ impl SpanBuilder {
                     StepEnd::Failed { error, .. } => Some(error_kind(error)),
                     StepEnd::Cancelled => Some("cancelled".to_owned()),
                 };
-                let pass = StepPass {
-                    step: exited.step.clone(),
-                    run: exited.run,
-                };
+                let pass = StepPass { step: exited.step.clone(), run: exited.run };
                 self.close_step(&pass, now, failure);
             }
             EventKind::CommandIssued(issued) => {
                 let command = OpenCommand {
-                    step_pass: StepPass {
-                        step: issued.step.clone(),
-                        run: issued.run,
-                    },
+                    step_pass: StepPass { step: issued.step.clone(), run: issued.run },
                     tool: issued.tool.as_str(),
                     index: issued.index,
                     attempt: 1,
                     began: now,
                     worker: None,
                 };
-                self.commands
-                    .insert(CommandId::from(event.event_id), command);
+                self.commands.insert(CommandId::from(event.event_id), command);
             }
             EventKind::CommandClaimed(claimed) => {
                 if let Some(command) = self.commands.get_mut(&claimed.at.command) {

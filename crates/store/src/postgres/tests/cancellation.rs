@@ -22,10 +22,7 @@ enum CancelPoint {
 }
 
 async fn backend_pid(client: &mut PooledConnection<'_>) -> i32 {
-    let rows = client
-        .query_rows("SELECT pg_backend_pid()", &[])
-        .await
-        .unwrap();
+    let rows = client.query_rows("SELECT pg_backend_pid()", &[]).await.unwrap();
     rows[0].get(0)
 }
 
@@ -71,10 +68,7 @@ async fn cancelled_call_does_not_block_next() {
     ] {
         let mut client = pool.acquire().await.unwrap();
         let pid = backend_pid(&mut client).await;
-        client
-            .query_rows("SET statement_timeout = 0", &[])
-            .await
-            .unwrap();
+        client.query_rows("SET statement_timeout = 0", &[]).await.unwrap();
         {
             let mut sleeping = pin!(run_sleep(&mut client, cancel_point));
             loop {
@@ -110,13 +104,7 @@ async fn connection_is_reused_after_answer() {
     client.query_rows("SELECT nothing", &[]).await.unwrap_err();
     let stopped = client.query_each("SELECT generate_series(1, 9)", &[], |_| Ok(false));
     stopped.await.unwrap();
-    client
-        .begin_read_snapshot()
-        .await
-        .unwrap()
-        .commit()
-        .await
-        .unwrap();
+    client.begin_read_snapshot().await.unwrap().commit().await.unwrap();
     let transaction = client.begin_transaction().await.unwrap();
     transaction.batch_execute("SELECT 1 / 0").await.unwrap_err();
     transaction.rollback().await.unwrap();

@@ -31,10 +31,7 @@ const REDELIVERY_ID_OFFSET: i64 = 1_000_000;
 fn start_append(number: i64, run: &TestExecution) -> AppendRequest {
     let dedup =
         (number % 2 == 0).then(|| dedup_reservation(&number.to_string(), "body", "12:00:00"));
-    AppendRequest {
-        dedup,
-        ..run.start_request()
-    }
+    AppendRequest { dedup, ..run.start_request() }
 }
 
 /// Answers that the writers received.
@@ -58,19 +55,11 @@ impl CrashHarness {
     async fn new(settings: &[&str], synchronous_commit: &'static str) -> Self {
         let cluster = PostgresCluster::start_private(settings, ClusterRole::Primary).unwrap();
         let database = TestDatabase::in_cluster(&cluster).unwrap();
-        let options = PostgresOptions {
-            synchronous_commit,
-            ..test_options(&database)
-        };
+        let options = PostgresOptions { synchronous_commit, ..test_options(&database) };
         let store = Arc::new(PostgresStore::open(&options).await.unwrap());
         // The tables themselves must survive the kill.
         database.run_statement("CHECKPOINT").unwrap();
-        Self {
-            cluster,
-            database,
-            store,
-            next_run: Arc::default(),
-        }
+        Self { cluster, database, store, next_run: Arc::default() }
     }
 
     /// Writes until the kill, then restarts the database.
@@ -133,10 +122,8 @@ impl CrashHarness {
         let count = async |sql| client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0);
         assert_eq!(count(orphans).await, 0, "a dedup key without its execution");
         for number in numbers.filter(|number| number % 2 == 0) {
-            let (first, second) = (
-                TestExecution::new(number),
-                TestExecution::new(number + REDELIVERY_ID_OFFSET),
-            );
+            let (first, second) =
+                (TestExecution::new(number), TestExecution::new(number + REDELIVERY_ID_OFFSET));
             let redelivery = AppendRequest {
                 dedup: start_append(number, &first).dedup,
                 ..second.start_request()
@@ -149,10 +136,7 @@ impl CrashHarness {
                 }
                 None => false,
             };
-            assert!(
-                first_exists || !is_acknowledged,
-                "the message of {number} is lost"
-            );
+            assert!(first_exists || !is_acknowledged, "the message of {number} is lost");
             for (run, exists) in [(&first, first_exists), (&second, !first_exists)] {
                 assert_eq!(self.read_log(run.id).await.is_empty(), !exists, "{number}");
             }
@@ -178,11 +162,7 @@ impl CrashHarness {
     async fn read_log(&self, run: ExecutionId) -> Vec<StoredEvent> {
         // Connections from before the kill fail once each, and there are few of them.
         for _ in 0..100 {
-            match self
-                .store
-                .read_events(run, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-                .await
-            {
+            match self.store.read_events(run, ExecutionVersion::EMPTY, LogPageLimit::MAX).await {
                 Ok(log) => return log,
                 Err(StoreError::Retry { .. }) => {}
                 Err(fatal @ StoreError::Fatal { .. }) => panic!("not read: {fatal}"),
@@ -210,9 +190,9 @@ async fn write_until_failure(
             let append = build(number, &mut run);
             match run.append_to(&*store, append).await {
                 Ok(appended) => answer_sender.send((run.id, appended.head)).unwrap(),
-                Err(AppendError::Store(StoreError::Retry {
-                    outcome_unknown, ..
-                })) => return usize::from(outcome_unknown),
+                Err(AppendError::Store(StoreError::Retry { outcome_unknown, .. })) => {
+                    return usize::from(outcome_unknown);
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }

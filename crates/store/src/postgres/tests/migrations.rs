@@ -82,8 +82,6 @@ async fn migration_without_lock_is_reported() {
     let watcher = connect_raw(&database).await;
     let newest = "SELECT max(version) FROM schema_migration";
     assert_eq!(query_count(&watcher, newest).await, 9);
-    run_migrations(client, "noetl", &store.owner, Duration::ZERO)
-        .await
-        .unwrap();
+    run_migrations(client, "noetl", &store.owner, Duration::ZERO).await.unwrap();
     assert!(query_count(&watcher, newest).await > 9);
 }

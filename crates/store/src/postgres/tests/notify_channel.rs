@@ -7,11 +7,7 @@ use super::{connect_raw, open_store, test_options};
 use crate::{LogChange, NotifyChannel, PostgresStore, Store as _, Wakeup};
 
 async fn open_channel(store: &PostgresStore) -> Box<dyn NotifyChannel> {
-    store
-        .open_notify_channel()
-        .await
-        .unwrap()
-        .expect("notifications are supported")
+    store.open_notify_channel().await.unwrap().expect("notifications are supported")
 }
 
 fn test_wakeup(number: i64) -> Wakeup {
@@ -48,10 +44,8 @@ async fn other_schema_receives_no_notifications() {
     options.schema = "another".to_owned();
     let other_store = PostgresStore::open(&options).await.unwrap();
     let mut channel = open_channel(&store).await;
-    let (mut other_receiver, mut other_sender) = (
-        open_channel(&other_store).await,
-        open_channel(&other_store).await,
-    );
+    let (mut other_receiver, mut other_sender) =
+        (open_channel(&other_store).await, open_channel(&other_store).await);
     channel.notify(&test_wakeup(1)).await.unwrap();
     other_sender.notify(&test_wakeup(2)).await.unwrap();
     assert_eq!(other_receiver.recv().await.unwrap(), test_wakeup(2));

@@ -43,11 +43,7 @@ impl BackgroundWriters {
                 }
             });
         }
-        Self {
-            stop_flag,
-            written,
-            tasks,
-        }
+        Self { stop_flag, written, tasks }
     }
 
     /// Stops the writers and returns the number of executions. Panics if any of them failed.
@@ -156,19 +152,12 @@ async fn writer_waits_for_at_most_one_drop_attempt() {
     let plan = purge_before_november(&*store).await;
     let mut other = connect_raw(&database).await;
     let reader = other.transaction().await.unwrap();
-    let query = format!(
-        "SELECT count(*) FROM event WHERE execution_id = {}",
-        run.id.get()
-    );
+    let query = format!("SELECT count(*) FROM event WHERE execution_id = {}", run.id.get());
     reader.query(&query, &[]).await.unwrap();
     let writers = BackgroundWriters::start(&store);
     let observed = purge_until_blocked(&store, &plan, &database).await;
     assert!(writers.stop().await > 0);
-    let repeated_waits: Vec<_> = observed
-        .writers
-        .values()
-        .filter(|it| it.len() > 1)
-        .collect();
+    let repeated_waits: Vec<_> = observed.writers.values().filter(|it| it.len() > 1).collect();
     assert!(repeated_waits.is_empty(), "{repeated_waits:?}");
     reader.commit().await.unwrap();
     let report = purge_old_data(&*store, &plan).await.unwrap();
@@ -185,15 +174,9 @@ async fn drop_during_writes_removes_only_finished_months() {
     let old = write_august_run(&*store).await;
     let first_id = LogPartition::for_month(Month::new(2026, 7).unwrap()).first_id;
     let mut live_run = TestExecution::with_id(first_id + 1_000_000);
-    live_run
-        .append_to(&*store, live_run.start_request())
-        .await
-        .unwrap();
+    live_run.append_to(&*store, live_run.start_request()).await.unwrap();
     let mut ended_in_july = TestExecution::with_id(first_id + 9_000_000);
-    ended_in_july
-        .append_to(&*store, ended_in_july.start_request())
-        .await
-        .unwrap();
+    ended_in_july.append_to(&*store, ended_in_july.start_request()).await.unwrap();
     let end = ended_in_july.end_request();
     ended_in_july.append_to(&*store, end).await.unwrap();
     let plan = purge_before_november(&*store).await;
@@ -204,17 +187,9 @@ async fn drop_during_writes_removes_only_finished_months() {
             break report;
         }
     };
-    let dropped: Vec<_> = report
-        .dropped
-        .iter()
-        .map(|old| old.partition.name.as_str())
-        .collect();
+    let dropped: Vec<_> = report.dropped.iter().map(|old| old.partition.name.as_str()).collect();
     assert_eq!(dropped, ["event_y2026m08"]);
-    let pinned: Vec<_> = report
-        .skipped
-        .iter()
-        .map(|it| it.pin_reason.as_ref())
-        .collect();
+    let pinned: Vec<_> = report.skipped.iter().map(|it| it.pin_reason.as_ref()).collect();
     assert_eq!(pinned, [Some(&PinReason::NotEnded(live_run.id))]);
     // The partition is not created again for a late event.
     let mut late = old.clone();
@@ -259,11 +234,7 @@ async fn undroppable_month_does_not_pin_others() {
     let report = purge_old_data(&store, &plan).await.unwrap();
     assert_eq!(names(&report.skipped), ["event_y2026m07"]);
     assert_eq!(names(&report.dropped), ["event_y2026m08"]);
-    assert!(
-        reason(&report).contains("lock timeout"),
-        "{}",
-        reason(&report)
-    );
+    assert!(reason(&report).contains("lock timeout"), "{}", reason(&report));
     reader.commit().await.unwrap();
 
     write_ended_run_in(&store, 9).await;
@@ -272,11 +243,7 @@ async fn undroppable_month_does_not_pin_others() {
     let report = purge_old_data(&store, &plan).await.unwrap();
     assert_eq!(names(&report.skipped), ["event_y2026m07"]);
     assert_eq!(names(&report.dropped), ["event_y2026m09"]);
-    assert!(
-        reason(&report).contains("view report depends"),
-        "{}",
-        reason(&report)
-    );
+    assert!(reason(&report).contains("view report depends"), "{}", reason(&report));
     database.run_statement("DROP VIEW noetl.report").unwrap();
     let report = purge_old_data(&store, &plan).await.unwrap();
     assert_eq!(names(&report.dropped), ["event_y2026m07"]);
@@ -298,10 +265,6 @@ async fn event_table_has_no_default_partition() {
     let _store = open_store(&database).await;
     let sql = "SELECT partdefid = 0 FROM pg_partitioned_table
         WHERE partrelid = 'noetl.event'::regclass";
-    let row = connect_raw(&database)
-        .await
-        .query_one(sql, &[])
-        .await
-        .unwrap();
+    let row = connect_raw(&database).await.query_one(sql, &[]).await.unwrap();
     assert!(row.get::<_, bool>(0));
 }

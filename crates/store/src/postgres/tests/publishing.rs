@@ -48,10 +48,7 @@ async fn publishing_is_independent_of_time_zone() {
     for time_zone in ["Asia/Tokyo", "America/New_York"] {
         let create_zoned_fixture = || async move {
             let database = Arc::new(TestDatabase::new().unwrap());
-            let options = PostgresOptions {
-                time_zone,
-                ..test_options(&database)
-            };
+            let options = PostgresOptions { time_zone, ..test_options(&database) };
             create_fixture_with(database, &options).await
         };
         outbox::rows_of_dead_publisher_are_reclaimed(&create_zoned_fixture().await).await;
@@ -119,10 +116,7 @@ async fn huge_event_id_does_not_stop_feed() {
     let positions = read_feed_positions(&store, FeedPosition::default(), 2).await;
     assert!(positions.is_sorted());
     let cursor = lease_test_stream(&store, "a", "12:00:00").await;
-    let forward = CursorMove::Forward {
-        from: cursor.position,
-        to: positions[1],
-    };
+    let forward = CursorMove::Forward { from: cursor.position, to: positions[1] };
     assert!(move_cursor(&store, &cursor, forward).await);
 }
 
@@ -143,11 +137,7 @@ async fn restored_log_starts_new_epoch() {
     assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
     let rows = store.list_outbox_rows(all_outbox_rows()).await.unwrap();
     assert!(rows.iter().all(|row| row.message_id.starts_with("2:")));
-    let cursor = store
-        .find_stream_cursor(&Text::from(STREAM_NAME))
-        .await
-        .unwrap()
-        .unwrap();
+    let cursor = store.find_stream_cursor(&Text::from(STREAM_NAME)).await.unwrap().unwrap();
     assert_eq!(cursor.log_epoch, LogEpoch::FIRST);
     // The old events have transaction 0, and new ones follow them.
     let mut run = run;
@@ -165,10 +155,7 @@ async fn restored_log_starts_new_epoch() {
     drop(store);
     let store = open_store(&database).await;
     assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
-    assert_eq!(
-        read_feed_positions(&store, FeedPosition::default(), 4).await,
-        positions
-    );
+    assert_eq!(read_feed_positions(&store, FeedPosition::default(), 4).await, positions);
 }
 
 /// The transaction ids look like those of this cluster, but the log records that it was written in
@@ -241,14 +228,10 @@ async fn feed_continues_after_earlier_epochs_are_dropped() {
     let delete_sql =
         |positions: &str| format!("DELETE FROM noetl.event WHERE position {positions}");
     let last = earlier[2].position;
-    database
-        .run_statement(&delete_sql(&format!("= {last}")))
-        .unwrap();
+    database.run_statement(&delete_sql(&format!("= {last}"))).unwrap();
     let next = position_of_new_event(earlier[1]).await;
     assert!(next.tx > 0);
-    database
-        .run_statement(&delete_sql(&format!("<= {last}")))
-        .unwrap();
+    database.run_statement(&delete_sql(&format!("<= {last}"))).unwrap();
     assert_eq!(position_of_new_event(start).await, next);
     // With an empty log, the feed neither blocks nor moves back.
     database.run_statement(&delete_sql("> 0")).unwrap();
@@ -284,31 +267,17 @@ async fn running_server_follows_new_epoch() {
     assert_eq!(positions, read_feed_positions(&other, start, 4).await);
     // Events that a stream of the new epoch has published do not pin their month.
     let cursor = lease_test_stream(&store, "a", "12:00:00").await;
-    let restart = CursorMove::Restart {
-        to: positions[2],
-        stream_created_at: None,
-    };
+    let restart = CursorMove::Restart { to: positions[2], stream_created_at: None };
     assert!(move_cursor(&store, &cursor, restart).await);
     let end = run.end_request();
     run.append_to(&other, end).await.unwrap();
     wait_until_readable(&store, start, 5).await;
-    let publishers = EnabledPublishers {
-        outbox: false,
-        streams: vec![STREAM_NAME.into()],
-    };
+    let publishers = EnabledPublishers { outbox: false, streams: vec![STREAM_NAME.into()] };
     let far_future = noetl_types::Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
     let pin_reason = async || {
-        store
-            .list_old_partitions(far_future, &publishers)
-            .await
-            .unwrap()[0]
-            .pin_reason
-            .clone()
+        store.list_old_partitions(far_future, &publishers).await.unwrap()[0].pin_reason.clone()
     };
-    assert_eq!(
-        pin_reason().await,
-        Some(PinReason::Stream(STREAM_NAME.into()))
-    );
+    assert_eq!(pin_reason().await, Some(PinReason::Stream(STREAM_NAME.into())));
     let forward = CursorMove::Forward {
         from: positions[2],
         to: read_feed_positions(&store, start, 5).await[4],
@@ -350,16 +319,11 @@ async fn new_epoch_indexes_partitions_one_by_one() {
         assert_eq!(epoch, LogEpoch::FIRST.next());
     }
     let months = ["2026m11", "2026m12", "2027m01"];
-    let mut expected: Vec<_> = months
-        .map(|month| format!("event_y{month}_by_position"))
-        .to_vec();
+    let mut expected: Vec<_> = months.map(|month| format!("event_y{month}_by_position")).to_vec();
     expected.insert(0, "event_by_position".to_owned());
     assert_eq!(indexes().await, expected);
     let store = open_store(&database).await;
-    store
-        .ensure_log_partitions(test_time("12:00:00"), 3)
-        .await
-        .unwrap();
+    store.ensure_log_partitions(test_time("12:00:00"), 3).await.unwrap();
     assert_eq!(indexes().await.len(), expected.len() + 1);
 }
 
@@ -415,12 +379,7 @@ async fn outbox_queries_skip_published_rows() {
         SET enable_hashjoin = off;
         SET enable_mergejoin = off";
     client.batch_execute(settings).await.unwrap();
-    let by_key: [&str; 4] = [
-        PURGE_OUTBOX,
-        MARK_PUBLISHED,
-        &CLAIM_OUTBOX,
-        UPDATE_MESSAGE_IDS,
-    ];
+    let by_key: [&str; 4] = [PURGE_OUTBOX, MARK_PUBLISHED, &CLAIM_OUTBOX, UPDATE_MESSAGE_IDS];
     for (sql, values) in [
         (COUNT_CLAIMABLE, "now()"),
         (COUNT_BY_STATUS, "10000"),
@@ -461,17 +420,11 @@ async fn published_rows_do_not_block_claims() {
     let store = store_with_published_rows(&database).await;
     let now = test_time("12:00:00");
     assert_eq!(store.count_claimable_outbox_rows(now).await.unwrap(), 3);
-    let rows = store
-        .claim_outbox(outbox_claim("a", 100, now))
-        .await
-        .unwrap()
-        .rows;
+    let rows = store.claim_outbox(outbox_claim("a", 100, now)).await.unwrap().rows;
     assert_eq!(rows.len(), 3);
     let marks = rows.iter().map(outbox_mark).collect();
     assert_eq!(store.mark_published(marks, now).await.unwrap(), 3);
-    let purged = store
-        .purge_outbox_rows(test_time("11:00:00"), PageLimit::MAX)
-        .await;
+    let purged = store.purge_outbox_rows(test_time("11:00:00"), PageLimit::MAX).await;
     assert_eq!(purged.unwrap(), 500);
 }
 
@@ -486,17 +439,10 @@ async fn external_outbox_rows_are_claimed() {
             (8, 'twice', '{"a": 1, "a": 2}', '2026-11-05T11:00:01Z'),
             (9, 'empty', NULL, '2026-11-05T11:00:02Z')"#;
     database.run_statement(external_rows).unwrap();
-    let rows = store
-        .claim_outbox(outbox_claim("a", 10, test_time("12:00:00")))
-        .await
-        .unwrap()
-        .rows;
+    let rows = store.claim_outbox(outbox_claim("a", 10, test_time("12:00:00"))).await.unwrap().rows;
     let ids: Vec<_> = rows.iter().map(|row| row.message_id.as_str()).collect();
     assert_eq!(ids, ["own", "twice", "empty"]);
-    assert!(
-        rows.iter()
-            .all(|row| row.execution_id.is_none() && row.subject.is_none())
-    );
+    assert!(rows.iter().all(|row| row.execution_id.is_none() && row.subject.is_none()));
     let canonical = json::parse(br#"{"a":100,"b":1}"#).unwrap();
     assert_eq!(rows[0].payload, OutboxPayload::External(canonical));
     let text = Json::from(r#"{"a": 1, "a": 2}"#);
@@ -531,9 +477,7 @@ async fn damaged_row_that_stays_in_flight_blocks_no_other() {
         CREATE TRIGGER no_burial BEFORE UPDATE ON noetl.outbox FOR EACH ROW
             WHEN (new.status = 'DEAD') EXECUTE FUNCTION noetl.refuse()";
     database.run_statement(refuse_dead).unwrap();
-    let claimed = store
-        .claim_outbox(outbox_claim("a", 10, test_time("12:00:00")))
-        .await;
+    let claimed = store.claim_outbox(outbox_claim("a", 10, test_time("12:00:00"))).await;
     let claimed = claimed.unwrap();
     let claimed_ids: Vec<_> = claimed.rows.iter().map(|row| row.outbox_id).collect();
     assert_eq!(claimed_ids, [ids[0], ids[2]]);
@@ -552,14 +496,8 @@ async fn months_are_created_ahead() {
     };
     let (end, store) = until(store).await;
     assert_eq!(end, "2027-02-01T00:00:00Z");
-    store
-        .ensure_log_partitions(test_time("12:00:00"), 5)
-        .await
-        .unwrap();
-    store
-        .ensure_log_partitions(test_time("12:00:00"), 5)
-        .await
-        .unwrap();
+    store.ensure_log_partitions(test_time("12:00:00"), 5).await.unwrap();
+    store.ensure_log_partitions(test_time("12:00:00"), 5).await.unwrap();
     let (end, _) = until(store).await;
     assert_eq!(end, "2027-05-01T00:00:00Z");
 }
@@ -598,26 +536,17 @@ async fn long_read_keeps_month_without_blocking() {
     let old = write_august_run(&store).await;
     let mut other = connect_raw(&database).await;
     let reader = other.transaction().await.unwrap();
-    reader
-        .query("SELECT count(*) FROM event", &[])
-        .await
-        .unwrap();
+    reader.query("SELECT count(*) FROM event", &[]).await.unwrap();
     let plan = purge_before_november(&store).await;
     let report = purge_old_data(&store, &plan).await.unwrap();
     assert_eq!(report.dropped, []);
-    assert!(matches!(
-        report.skipped[0].pin_reason,
-        Some(PinReason::Refused(_))
-    ));
+    assert!(matches!(report.skipped[0].pin_reason, Some(PinReason::Refused(_))));
     assert!(!store.is_dropped(old.id).await.unwrap());
     assert!(store.find_execution(old.id).await.unwrap().is_some());
     // Writers continue.
     TestExecution::create_started(&store, 1).await;
     reader.commit().await.unwrap();
-    assert_eq!(
-        purge_old_data(&store, &plan).await.unwrap().dropped.len(),
-        1
-    );
+    assert_eq!(purge_old_data(&store, &plan).await.unwrap().dropped.len(), 1);
 }
 
 /// A default partition and one without an upper bound are never dropped, nor is a partition that
@@ -634,23 +563,9 @@ async fn only_checked_partition_is_dropped() {
     let no_publishers = EnabledPublishers::default();
     let now = store.database_clock().await.unwrap().unwrap();
     let far_future = noetl_types::Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
-    let partitions = store
-        .list_old_partitions(far_future, &no_publishers)
-        .await
-        .unwrap();
-    let names: Vec<_> = partitions
-        .iter()
-        .map(|old| old.partition.name.as_str())
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "event_y2026m08",
-            "event_y2026m11",
-            "event_y2026m12",
-            "event_y2027m01"
-        ]
-    );
+    let partitions = store.list_old_partitions(far_future, &no_publishers).await.unwrap();
+    let names: Vec<_> = partitions.iter().map(|old| old.partition.name.as_str()).collect();
+    assert_eq!(names, ["event_y2026m08", "event_y2026m11", "event_y2026m12", "event_y2027m01"]);
     let mut changed = partitions[0].partition.clone();
     changed.end_id += 1;
     let drop_partition = async |partition: &LogPartition| {
@@ -670,19 +585,10 @@ async fn only_checked_partition_is_dropped() {
     );
     database.run_statement(&replace).unwrap();
     let pin_reason = drop_partition(partition).await;
-    assert!(
-        matches!(pin_reason, Some(PinReason::Refused(_))),
-        "{pin_reason:?}"
-    );
-    let partitions = store
-        .list_old_partitions(far_future, &no_publishers)
-        .await
-        .unwrap();
+    assert!(matches!(pin_reason, Some(PinReason::Refused(_))), "{pin_reason:?}");
+    let partitions = store.list_old_partitions(far_future, &no_publishers).await.unwrap();
     assert_eq!(
-        (
-            &partitions[0].partition.name,
-            partitions[0].partition.first_id
-        ),
+        (&partitions[0].partition.name, partitions[0].partition.first_id),
         (name, partition.first_id)
     );
     assert_ne!(partitions[0].partition, *partition);
@@ -700,11 +606,7 @@ async fn clock_skew_prevents_drops() {
     let mut plan = purge_before_november(&store).await;
     plan.now = plan.now.saturating_add(Millis::from_hours(2));
     let report = purge_old_data(&store, &plan).await.unwrap();
-    assert!(
-        report
-            .clock_skew
-            .is_some_and(|skew| skew > Millis::from_hours(1))
-    );
+    assert!(report.clock_skew.is_some_and(|skew| skew > Millis::from_hours(1)));
     assert_eq!((report.dropped.len(), report.skipped.len()), (0, 0));
     assert!(store.find_execution(old.id).await.unwrap().is_some());
 }
@@ -715,10 +617,7 @@ async fn dropped_month_is_not_recreated() {
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let plan = purge_before_november(&store).await;
-    assert_eq!(
-        purge_old_data(&store, &plan).await.unwrap().dropped.len(),
-        1
-    );
+    assert_eq!(purge_old_data(&store, &plan).await.unwrap().dropped.len(), 1);
     let late = TestExecution::with_id(old.id.get() + 5_000_000).start_request();
     assert_eq!(append_one(&store, late).await, Err(AppendError::Dropped));
     let client = connect_raw(&database).await;
@@ -744,15 +643,8 @@ async fn items_are_quarantined_in_one_statement() {
         message: "no".into(),
         created_at: test_time("12:00:00"),
     };
-    store
-        .quarantine_items((1..=100).map(item).collect())
-        .await
-        .unwrap();
-    let filter = QuarantineFilter {
-        source: None,
-        after: None,
-        limit: PageLimit::MAX,
-    };
+    store.quarantine_items((1..=100).map(item).collect()).await.unwrap();
+    let filter = QuarantineFilter { source: None, after: None, limit: PageLimit::MAX };
     let items: Vec<_> = (1..=100).map(item).collect();
     assert_eq!(store.list_quarantined_items(filter).await.unwrap(), items);
     let client = connect_raw(&database).await;
@@ -774,17 +666,13 @@ async fn locked_row_is_skipped_by_claims() {
     let locked: i64 = transaction.query_one(lock, &[]).await.unwrap().get(0);
     assert_eq!(locked, rows[0].get());
     // If the claim waited for the lock, it would never return.
-    let claimed = store
-        .claim_outbox(outbox_claim("a", 10, test_time("12:00:00")))
-        .await;
+    let claimed = store.claim_outbox(outbox_claim("a", 10, test_time("12:00:00"))).await;
     let ids = |rows: &[crate::ClaimedMessage]| {
         let ids = rows.iter().map(|row| row.outbox_id);
         ids.collect::<Vec<_>>()
     };
     assert_eq!(ids(&claimed.unwrap().rows), rows[1..]);
     transaction.commit().await.unwrap();
-    let claimed = store
-        .claim_outbox(outbox_claim("b", 10, test_time("12:00:00")))
-        .await;
+    let claimed = store.claim_outbox(outbox_claim("b", 10, test_time("12:00:00"))).await;
     assert_eq!(ids(&claimed.unwrap().rows), rows[..1]);
 }

@@ -23,25 +23,11 @@ async fn pin_checks_read_only_their_month() {
         FROM generate_series(1, 3000) AS number
         CROSS JOIN (SELECT * FROM execution LIMIT 1) AS kept";
     client.batch_execute(sql).await.unwrap();
-    client
-        .batch_execute("VACUUM ANALYZE execution")
-        .await
-        .unwrap();
-    client
-        .batch_execute("SET enable_seqscan = off")
-        .await
-        .unwrap();
+    client.batch_execute("VACUUM ANALYZE execution").await.unwrap();
+    client.batch_execute("SET enable_seqscan = off").await.unwrap();
     for (sql, index, has_filter) in [
-        (
-            FIRST_LIVE_EXECUTION,
-            "Index Only Scan using execution_live",
-            false,
-        ),
-        (
-            FIRST_UNPUBLISHED,
-            "Index Scan using outbox_execution_id_event_id_key",
-            true,
-        ),
+        (FIRST_LIVE_EXECUTION, "Index Only Scan using execution_live", false),
+        (FIRST_UNPUBLISHED, "Index Scan using outbox_execution_id_event_id_key", true),
     ] {
         let sql = sql.replace("$1", "1000").replace("$2", "20000");
         let plan = client.query(&format!("EXPLAIN {sql}"), &[]).await.unwrap();

@@ -40,13 +40,10 @@ async fn replay_page_is_bounded_by_bytes() {
     }
     let client = connect_raw(&database).await;
     let max_bytes = i64::try_from(MAX_REPLAY_PAGE_BYTES).unwrap();
-    for (sql, bytes) in [
-        (&*SMALL_REPLAY_ROWS, max_bytes / 1000),
-        (&*REPLAY_ROWS_OF_ANY_SIZE, max_bytes),
-    ] {
-        let rows = client
-            .query(sql, &[&run.id.get(), &0_i64, &1000_i64, &bytes])
-            .await;
+    for (sql, bytes) in
+        [(&*SMALL_REPLAY_ROWS, max_bytes / 1000), (&*REPLAY_ROWS_OF_ANY_SIZE, max_bytes)]
+    {
+        let rows = client.query(sql, &[&run.id.get(), &0_i64, &1000_i64, &bytes]).await;
         let rows = rows.unwrap();
         let bytes_sent: usize = rows.iter().map(tokio_postgres::Row::raw_size_bytes).sum();
         assert!(
@@ -55,14 +52,11 @@ async fn replay_page_is_bounded_by_bytes() {
         );
         assert!(rows.len() > 13, "{}", rows.len());
     }
-    let log = store
-        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-        .await;
+    let log = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
     let pages = assert_replay_pages_match(&store, &log.unwrap(), LogPageLimit::clamped(1000)).await;
     assert!(pages >= 4, "{pages}");
     // Small events fill a page up to the requested count.
-    let page = store
-        .read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::clamped(12))
-        .await;
+    let page =
+        store.read_replay_rows(run.id, ExecutionVersion::EMPTY, LogPageLimit::clamped(12)).await;
     assert_eq!(page.unwrap().len(), 12);
 }

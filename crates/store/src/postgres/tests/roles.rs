@@ -22,17 +22,11 @@ use crate::{
 
 fn options_with_roles(database: &TestDatabase) -> PostgresOptions {
     let [owner, server] = database.role_configs();
-    PostgresOptions {
-        config: server,
-        owner_config: Some(owner),
-        ..test_options(database)
-    }
+    PostgresOptions { config: server, owner_config: Some(owner), ..test_options(database) }
 }
 
 async fn open_with_roles(database: &TestDatabase) -> PostgresStore {
-    PostgresStore::open(&options_with_roles(database))
-        .await
-        .unwrap()
+    PostgresStore::open(&options_with_roles(database)).await.unwrap()
 }
 
 /// Connects with the server's role, without the store.
@@ -62,9 +56,7 @@ mod suite {
 /// Returns the reason if the server's role can change the log.
 async fn append_only_violation(store: &PostgresStore) -> Option<String> {
     let failed = store.list_failed_privilege_checks().await.unwrap();
-    let violation = failed
-        .iter()
-        .find(|failed| failed.check == PrivilegeCheck::AppendOnly);
+    let violation = failed.iter().find(|failed| failed.check == PrivilegeCheck::AppendOnly);
     violation.map(|failed| failed.reason.to_string())
 }
 
@@ -76,14 +68,7 @@ fn forbidden_statements(table: &str, role: &str) -> Vec<String> {
         format!("UPDATE {table} SET status = status WHERE false"),
         format!("DELETE FROM {table}"),
         format!("DELETE FROM {table} WHERE false"),
-        format!(
-            "DROP {} {table}",
-            if table == "event_log" {
-                "VIEW"
-            } else {
-                "TABLE"
-            }
-        ),
+        format!("DROP {} {table}", if table == "event_log" { "VIEW" } else { "TABLE" }),
         format!("ALTER TABLE {table} OWNER TO {role}"),
         format!("ALTER TABLE {table} RENAME TO other"),
     ];
@@ -105,11 +90,7 @@ async fn assert_log_is_append_only(client: &Client, table: &str, role: &str) {
     for change in forbidden_statements(table, role) {
         let error = client.batch_execute(&change).await.unwrap_err();
         let code = error.code();
-        assert_eq!(
-            code,
-            Some(&SqlState::INSUFFICIENT_PRIVILEGE),
-            "{change}: {error}"
-        );
+        assert_eq!(code, Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{change}: {error}");
     }
 }
 
@@ -123,19 +104,10 @@ async fn server_role_can_append_but_not_change_log() {
     let step = run.step_request();
     run.append_to(&store, step).await.unwrap();
     let old = write_august_run(&store).await;
-    store
-        .ensure_log_partitions(test_time("12:00:00"), 5)
-        .await
-        .unwrap();
+    store.ensure_log_partitions(test_time("12:00:00"), 5).await.unwrap();
     let [_, server] = database.role_names();
     let client = connect_as_server(&database).await;
-    let tables = [
-        "event",
-        "event_log",
-        "event_y2026m08",
-        "event_y2026m11",
-        "event_y2026m12",
-    ];
+    let tables = ["event", "event_log", "event_y2026m08", "event_y2026m11", "event_y2026m12"];
     for table in tables.into_iter().chain(["event_y2027m04"]) {
         assert_log_is_append_only(&client, table, &server).await;
         // Reading is still permitted.
@@ -158,18 +130,12 @@ async fn server_role_can_append_but_not_change_log() {
     for statement in statements {
         let error = client.batch_execute(&statement).await.unwrap_err();
         let code = error.code();
-        assert_eq!(
-            code,
-            Some(&SqlState::INSUFFICIENT_PRIVILEGE),
-            "{statement}: {error}"
-        );
+        assert_eq!(code, Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{statement}: {error}");
     }
     assert_eq!(append_only_violation(&store).await, None);
     for run in [&run, &old] {
-        let events = store
-            .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-            .await
-            .unwrap();
+        let events =
+            store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await.unwrap();
         assert_eq!(events.len(), 2);
         noetl_types::record::verify_chain(&events).unwrap();
     }
@@ -183,11 +149,7 @@ async fn retention_drops_months_as_owner() {
     let old = write_august_run(&store).await;
     let plan = purge_before_november(&store).await;
     let report = purge_old_data(&store, &plan).await.unwrap();
-    let names: Vec<_> = report
-        .dropped
-        .iter()
-        .map(|old| old.partition.name.as_str())
-        .collect();
+    let names: Vec<_> = report.dropped.iter().map(|old| old.partition.name.as_str()).collect();
     assert_eq!(names, ["event_y2026m08"]);
     assert!(store.is_dropped(old.id).await.unwrap());
     // The connection of the owner is closed soon after the drop.
@@ -222,10 +184,7 @@ async fn extra_privileges_are_reported_and_revoked() {
         database.run_statement(&grant).unwrap();
         let message = append_only_violation(&store).await;
         let role = format!("the role {server} may ");
-        assert!(
-            message.is_some_and(|reason| reason.starts_with(&role)),
-            "{privilege}"
-        );
+        assert!(message.is_some_and(|reason| reason.starts_with(&role)), "{privilege}");
         drop(open_with_roles(&database).await);
     }
     assert_eq!(append_only_violation(&store).await, None);
@@ -257,12 +216,7 @@ async fn store_needs_no_public_privileges() {
     run.append_to(&store, step).await.unwrap();
     write_august_run(&store).await;
     assert_eq!(append_only_violation(&store).await, None);
-    assert_log_is_append_only(
-        &connect_as_server(&database).await,
-        "event_y2026m08",
-        &server,
-    )
-    .await;
+    assert_log_is_append_only(&connect_as_server(&database).await, "event_y2026m08", &server).await;
 }
 
 /// Tables that a server created without a separate owner: an owner with enough privileges can work
@@ -274,17 +228,12 @@ async fn server_role_that_owns_log_is_reported() {
     let name = database.name();
     let grant_create = format!("GRANT CREATE ON DATABASE {name} TO {server}");
     database.run_statement(&grant_create).unwrap();
-    let without_owner = PostgresOptions {
-        owner_config: None,
-        ..options_with_roles(&database)
-    };
+    let without_owner = PostgresOptions { owner_config: None, ..options_with_roles(&database) };
     let owner_reason = Some(format!("the role {server} owns it"));
     let store = PostgresStore::open(&without_owner).await.unwrap();
     TestExecution::create_started(&store, 1).await;
     assert_eq!(append_only_violation(&store).await, owner_reason);
-    let error = PostgresStore::open(&options_with_roles(&database))
-        .await
-        .unwrap_err();
+    let error = PostgresStore::open(&options_with_roles(&database)).await.unwrap_err();
     let message = fatal_message(&error);
     let fix = format!("REASSIGN OWNED BY {server} TO {owner}");
     assert!(message.ends_with(&fix), "{message}");
@@ -300,10 +249,7 @@ async fn server_role_that_owns_log_is_reported() {
     TestExecution::create_started(&store, 2).await;
     // Privilege checks do not apply to a superuser.
     let store = super::open_store(&database).await;
-    assert_eq!(
-        append_only_violation(&store).await.unwrap(),
-        "the role postgres is a superuser"
-    );
+    assert_eq!(append_only_violation(&store).await.unwrap(), "the role postgres is a superuser");
 }
 
 #[tokio::test]
@@ -315,30 +261,18 @@ async fn role_errors_name_the_cause() {
         let error = PostgresStore::open(&options).await.unwrap_err();
         fatal_message(&error)
     };
-    let missing = PostgresOptions {
-        config: options().config.replace(&server, "nobody_at_all"),
-        ..options()
-    };
+    let missing =
+        PostgresOptions { config: options().config.replace(&server, "nobody_at_all"), ..options() };
     let message = open_error(missing).await;
-    assert!(
-        message.ends_with("CREATE ROLE nobody_at_all LOGIN"),
-        "{message}"
-    );
+    assert!(message.ends_with("CREATE ROLE nobody_at_all LOGIN"), "{message}");
     let elsewhere = TestDatabase::new().unwrap();
-    let elsewhere = PostgresOptions {
-        owner_config: Some(elsewhere.connection_config()),
-        ..options()
-    };
+    let elsewhere =
+        PostgresOptions { owner_config: Some(elsewhere.connection_config()), ..options() };
     let message = open_error(elsewhere).await;
     assert!(message.contains("another database"), "{message}");
-    database
-        .run_statement(&format!("ALTER ROLE {owner} NOLOGIN"))
-        .unwrap();
+    database.run_statement(&format!("ALTER ROLE {owner} NOLOGIN")).unwrap();
     let message = open_error(options()).await;
-    assert!(
-        message.starts_with("cannot connect as the owner of the tables"),
-        "{message}"
-    );
+    assert!(message.starts_with("cannot connect as the owner of the tables"), "{message}");
     // No schema was created meanwhile.
     let sql = "DO $$ BEGIN ASSERT to_regnamespace('noetl') IS NULL; END $$";
     database.run_statement(sql).unwrap();
@@ -352,28 +286,15 @@ async fn migrated_tables_need_no_owner() {
     let store = open_with_roles(&database).await;
     let old = write_august_run(&store).await;
     drop(store);
-    let without_owner = PostgresOptions {
-        owner_config: None,
-        ..options_with_roles(&database)
-    };
+    let without_owner = PostgresOptions { owner_config: None, ..options_with_roles(&database) };
     let store = PostgresStore::open(&without_owner).await.unwrap();
     assert_eq!(append_only_violation(&store).await, None);
     TestExecution::create_started(&store, 1).await;
-    store
-        .ensure_log_partitions(test_time("12:00:00"), 2)
-        .await
-        .unwrap();
+    store.ensure_log_partitions(test_time("12:00:00"), 2).await.unwrap();
     let not_created = store.ensure_log_partitions(test_time("12:00:00"), 9).await;
-    assert!(
-        matches!(not_created, Err(StoreError::Fatal { .. })),
-        "{not_created:?}"
-    );
+    assert!(matches!(not_created, Err(StoreError::Fatal { .. })), "{not_created:?}");
     // At the turn of a month there are still partitions, though fewer than intended.
-    for (now, can_open) in [
-        ("2026-12-01", true),
-        ("2027-01-31", true),
-        ("2027-02-01", false),
-    ] {
+    for (now, can_open) in [("2026-12-01", true), ("2027-01-31", true), ("2027-02-01", false)] {
         let later = PostgresOptions {
             now: Timestamp::parse(&format!("{now}T00:00:00Z")).unwrap(),
             ..without_owner.clone()
@@ -381,15 +302,10 @@ async fn migrated_tables_need_no_owner() {
         let opened = PostgresStore::open(&later).await;
         assert_eq!(opened.is_ok(), can_open, "{now}: {opened:?}");
     }
-    let report = purge_old_data(&store, &purge_before_november(&store).await)
-        .await
-        .unwrap();
+    let report = purge_old_data(&store, &purge_before_november(&store).await).await.unwrap();
     assert_eq!(report.dropped, []);
     let pin_reason = report.skipped[0].pin_reason.as_ref();
-    assert!(
-        matches!(pin_reason, Some(PinReason::Refused(_))),
-        "{pin_reason:?}"
-    );
+    assert!(matches!(pin_reason, Some(PinReason::Refused(_))), "{pin_reason:?}");
     assert!(store.find_execution(old.id).await.unwrap().is_some());
     // The server's role cannot migrate tables of an earlier release.
     let sql = "DELETE FROM noetl.schema_migration
@@ -397,10 +313,7 @@ async fn migrated_tables_need_no_owner() {
     database.run_statement(sql).unwrap();
     let error = PostgresStore::open(&without_owner).await.unwrap_err();
     let message = fatal_message(&error);
-    assert!(
-        message.starts_with("the tables are not up to date"),
-        "{message}"
-    );
+    assert!(message.starts_with("the tables are not up to date"), "{message}");
 }
 
 #[tokio::test]

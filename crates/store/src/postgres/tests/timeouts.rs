@@ -41,11 +41,7 @@ async fn exhausted_pool_returns_saturated() {
     let listing = store.list_execution_ids(None, PageLimit::MAX);
     let error = tokio::time::timeout(LONG_TIMEOUT, listing).await.unwrap();
     let error = error.unwrap_err();
-    assert_eq!(
-        error.as_saturated(),
-        Some(StoreSaturated(SHORT_TIMEOUT)),
-        "{error:?}"
-    );
+    assert_eq!(error.as_saturated(), Some(StoreSaturated(SHORT_TIMEOUT)), "{error:?}");
     assert_eq!(error, StoreError::retry("nothing happened"));
     drop(connection);
     let ids = store.list_execution_ids(None, PageLimit::MAX).await;
@@ -62,9 +58,7 @@ async fn full_writer_queue_returns_saturated() {
     {}
     let mut other = connect_raw(&database).await;
     let lock = other.transaction().await.unwrap();
-    lock.batch_execute("LOCK TABLE execution IN ACCESS EXCLUSIVE MODE")
-        .await
-        .unwrap();
+    lock.batch_execute("LOCK TABLE execution IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let mut appends = JoinSet::new();
     let append = |appends: &mut JoinSet<_>, number| {
         let store = Arc::clone(&store);
@@ -87,11 +81,7 @@ async fn full_writer_queue_returns_saturated() {
     let AppendError::Store(error) = append_error else {
         panic!("{append_error:?}");
     };
-    assert_eq!(
-        error.as_saturated(),
-        Some(StoreSaturated(SHORT_TIMEOUT)),
-        "{error:?}"
-    );
+    assert_eq!(error.as_saturated(), Some(StoreSaturated(SHORT_TIMEOUT)), "{error:?}");
     drop(lock);
     drop(other);
     while let Some(appended) = appends.join_next().await {

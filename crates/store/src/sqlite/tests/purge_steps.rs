@@ -29,10 +29,8 @@ async fn large_month_is_dropped_in_steps() {
     }
     let before = store.commit_counts().total;
     let no_publishers = crate::EnabledPublishers::default();
-    let pin_reason = store
-        .drop_partition(&partition, &no_publishers, test_time("12:00:00"))
-        .await
-        .unwrap();
+    let pin_reason =
+        store.drop_partition(&partition, &no_publishers, test_time("12:00:00")).await.unwrap();
     assert_eq!(pin_reason, None);
     assert_eq!(store.commit_counts().total - before, 3);
     for run in &runs {
@@ -40,18 +38,13 @@ async fn large_month_is_dropped_in_steps() {
     }
     let mut remaining = 1_203;
     while remaining > 0 {
-        let deleted = store
-            .purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX)
-            .await
-            .unwrap();
+        let deleted =
+            store.purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX).await.unwrap();
         assert!((1..=500).contains(&deleted), "{deleted}");
         remaining -= deleted;
     }
     assert_eq!(
-        store
-            .purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX)
-            .await
-            .unwrap(),
+        store.purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX).await.unwrap(),
         0
     );
 }
@@ -86,16 +79,12 @@ async fn wide_run_is_purged_in_steps() {
     );
     connection.execute_batch(&sql).unwrap();
     let no_publishers = crate::EnabledPublishers::default();
-    let pin_reason = store
-        .drop_partition(&partition, &no_publishers, test_time("12:00:00"))
-        .await
-        .unwrap();
+    let pin_reason =
+        store.drop_partition(&partition, &no_publishers, test_time("12:00:00")).await.unwrap();
     assert_eq!(pin_reason, None);
     let mut steps = Vec::new();
     while steps.last() != Some(&0) {
-        let deleted = store
-            .purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX)
-            .await;
+        let deleted = store.purge_dropped_executions(test_time("12:00:00"), PageLimit::MAX).await;
         steps.push(deleted.unwrap());
     }
     // Events, timers and results, then cached step results, of which three reach the byte limit of

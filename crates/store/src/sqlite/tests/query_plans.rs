@@ -20,9 +20,7 @@ fn query_plan(database: &TempDatabase, sql: &str) -> String {
     let mut statement = connection.prepare(&explain).unwrap();
     let nulls = vec![rusqlite::types::Null; statement.parameter_count()];
     let steps = statement
-        .query_map(rusqlite::params_from_iter(nulls), |row| {
-            row.get::<_, String>("detail")
-        })
+        .query_map(rusqlite::params_from_iter(nulls), |row| row.get::<_, String>("detail"))
         .unwrap();
     steps.collect::<Result<Vec<_>, _>>().unwrap().join("\n")
 }
@@ -76,20 +74,10 @@ fn purge_finds_rows_by_execution() {
     for dependent in std::iter::once(&EVENT_TABLE).chain(DEPENDENT_TABLES) {
         let table = dependent.table;
         let select_plan = query_plan(&database, &select_keys_sql(dependent));
-        let access = if table == "concurrency_slot" {
-            "SCAN"
-        } else {
-            "SEARCH"
-        };
-        assert!(
-            select_plan.starts_with(&format!("{access} {table}")),
-            "{select_plan}"
-        );
+        let access = if table == "concurrency_slot" { "SCAN" } else { "SEARCH" };
+        assert!(select_plan.starts_with(&format!("{access} {table}")), "{select_plan}");
         let delete_plan = query_plan(&database, &delete_row_sql(dependent));
-        assert!(
-            delete_plan.starts_with(&format!("SEARCH {table} USING")),
-            "{delete_plan}"
-        );
+        assert!(delete_plan.starts_with(&format!("SEARCH {table} USING")), "{delete_plan}");
         let keys = dependent.key_columns.split(", ").count();
         assert_eq!(delete_plan.matches("=?").count(), keys, "{delete_plan}");
     }
@@ -101,14 +89,9 @@ fn secret_audit_queries_use_index() {
     let database = TempDatabase::new();
     drop(database.open_store());
     let all = SecretAuditFilter::default;
-    let by_credential = SecretAuditFilter {
-        credential: Some("api".into()),
-        ..all()
-    };
-    let by_execution = SecretAuditFilter {
-        execution_id: noetl_types::ExecutionId::new(9).ok(),
-        ..all()
-    };
+    let by_credential = SecretAuditFilter { credential: Some("api".into()), ..all() };
+    let by_execution =
+        SecretAuditFilter { execution_id: noetl_types::ExecutionId::new(9).ok(), ..all() };
     for (filter, index) in [
         (all(), "audit_secret"),
         (by_credential, "audit_credential (credential=?"),

@@ -103,10 +103,7 @@ impl RandomHistory {
         let mut append = match self.rng.next_below(9) {
             0..=2 => self.issue_commands(&mut run, index),
             3 | 4 => self.change_command(&mut run, index),
-            5 => AppendRequest {
-                timers: self.random_timers(),
-                ..run.step_request()
-            },
+            5 => AppendRequest { timers: self.random_timers(), ..run.step_request() },
             6 if self.rng.one_in(6) => run.end_request(),
             7 => self.append_with_results(&mut run),
             _ => run.step_request(),
@@ -148,10 +145,7 @@ impl RandomHistory {
             events.push(event);
             commands.push(CommandChange::Issue(Box::new(command)));
         }
-        AppendRequest {
-            commands,
-            ..run.append_request(events)
-        }
+        AppendRequest { commands, ..run.append_request(events) }
     }
 
     fn change_command(&mut self, run: &mut TestExecution, index: usize) -> AppendRequest {
@@ -170,18 +164,9 @@ impl RandomHistory {
         }
         let command_id = candidates[self.random_index(candidates.len())];
         append.commands = vec![match self.rng.next_below(5) {
-            0 => CommandChange::Requeue {
-                command_id,
-                not_before: Some(self.now),
-            },
-            1 => CommandChange::Hold {
-                command_id,
-                held: self.rng.one_in(2),
-            },
-            2 => CommandChange::Run {
-                command_id,
-                at: self.now,
-            },
+            0 => CommandChange::Requeue { command_id, not_before: Some(self.now) },
+            1 => CommandChange::Hold { command_id, held: self.rng.one_in(2) },
+            2 => CommandChange::Run { command_id, at: self.now },
             _ => CommandChange::Close {
                 command_id,
                 end: CommandEnd::Failed,
@@ -230,9 +215,6 @@ impl RandomHistory {
             let text = "x".repeat(self.random_index(3_000));
             results.push(new_result(number, text.as_bytes()));
         }
-        AppendRequest {
-            results,
-            ..run.step_request()
-        }
+        AppendRequest { results, ..run.step_request() }
     }
 }

@@ -38,11 +38,7 @@ impl RandomHistory {
         // Feed positions differ between backends.
         let loaded = loaded.map(|loaded| {
             loaded.map(|it| {
-                let tail: Vec<_> = it
-                    .tail
-                    .into_iter()
-                    .map(|it| (it.record, it.chain))
-                    .collect();
+                let tail: Vec<_> = it.tail.into_iter().map(|it| (it.record, it.chain)).collect();
                 (it.execution, it.snapshot, tail, it.has_more)
             })
         });
@@ -68,9 +64,7 @@ impl RandomHistory {
         self.record_answer(&registered);
         if self.rng.one_in(3) {
             let since = self.rng.one_in(2).then_some(self.now);
-            let archived = store
-                .set_definition_archived(&TenantId::default(), &path, since)
-                .await;
+            let archived = store.set_definition_archived(&TenantId::default(), &path, since).await;
             self.record_answer(&archived);
         }
         let versions = CatalogVersionFilter {

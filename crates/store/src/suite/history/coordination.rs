@@ -75,14 +75,8 @@ impl RandomHistory {
         let name = self.random_name("slot", 2);
         let holder = step_holder(u32::try_from(1 + self.rng.next_below(2)).unwrap());
         match self.rng.next_below(5) {
-            0 => SlotChange::Confirm {
-                key: match_key(&name),
-                holder,
-            },
-            1 => SlotChange::Release {
-                key: match_key(&name),
-                holder,
-            },
+            0 => SlotChange::Confirm { key: match_key(&name), holder },
+            1 => SlotChange::Release { key: match_key(&name), holder },
             _ => {
                 let limit = u32::try_from(1 + self.rng.next_below(3)).unwrap();
                 let mut slot = new_slot(&name, limit, self.random_below(3), self.now);
@@ -162,10 +156,7 @@ impl RandomHistory {
                 WaitSelector::InExecution(self.runs[index].id)
             }
             1 if self.is_exclusive => WaitSelector::Approvals,
-            _ => WaitSelector::Matching {
-                name: awaited.name,
-                key: awaited.key,
-            },
+            _ => WaitSelector::Matching { name: awaited.name, key: awaited.key },
         };
         let filter = WaitFilter {
             tenant_id: TenantId::default(),
@@ -239,10 +230,7 @@ impl RandomHistory {
         let selector = if self.is_exclusive && self.rng.one_in(3) {
             SlotSelector::Unconfirmed { held_by: self.now }
         } else {
-            SlotSelector::Key {
-                tenant_id,
-                key: name,
-            }
+            SlotSelector::Key { tenant_id, key: name }
         };
         let slots = store.list_slots(selector, limit).await;
         self.record_answer(&slots);
@@ -271,15 +259,11 @@ impl RandomHistory {
         let tenant = TenantId::default();
         let scope = match_key(&format!("scope{}", self.lane));
         let digest = sha256(self.random_name("key", 3));
-        let cached = store
-            .find_cached_result(&tenant, &scope, digest, self.now)
-            .await;
+        let cached = store.find_cached_result(&tenant, &scope, digest, self.now).await;
         self.record_answer(&cached);
         let route = Text::from(format!("route{}", self.lane));
         let digest = sha256(self.random_name("key", 4));
-        let answered = store
-            .find_answered_request(&tenant, &route, digest, self.now)
-            .await;
+        let answered = store.find_answered_request(&tenant, &route, digest, self.now).await;
         self.record_answer(&answered);
         // Deletes expired rows only without other histories, whose rows would be deleted too.
         if self.is_exclusive && self.rng.one_in(3) {
@@ -312,10 +296,8 @@ impl RandomHistory {
         }
         if self.is_exclusive {
             let counts = store.tenant_counts(&TenantId::default()).await.unwrap();
-            let follow_ups = store
-                .list_due_follow_ups(Timestamp::MAX, PageLimit::MAX)
-                .await
-                .unwrap();
+            let follow_ups =
+                store.list_due_follow_ups(Timestamp::MAX, PageLimit::MAX).await.unwrap();
             self.record_answer(&(counts, follow_ups));
         }
     }

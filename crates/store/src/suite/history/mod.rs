@@ -135,9 +135,7 @@ impl RandomHistory {
         for run in self.runs.clone() {
             let execution = store.find_execution(run.id).await.unwrap();
             self.record_answer(&execution);
-            let log = store
-                .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
-                .await;
+            let log = store.read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX).await;
             for event in log.unwrap() {
                 self.record_answer(&(event.record, event.chain));
             }

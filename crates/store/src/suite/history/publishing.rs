@@ -51,10 +51,8 @@ impl RandomHistory {
         let pending = store.count_claimable_outbox_rows(self.now).await;
         self.record_answer(&pending);
         let limit = 1 + self.random_below(6);
-        let request = OutboxClaim {
-            max_attempts: 3,
-            ..outbox_claim(&self.worker_name(1), limit, self.now)
-        };
+        let request =
+            OutboxClaim { max_attempts: 3, ..outbox_claim(&self.worker_name(1), limit, self.now) };
         let batch = store.claim_outbox(request).await;
         let text = batch.as_ref().map(|batch| {
             let text: Vec<_> = batch.rows.iter().map(describe_claimed).collect();
@@ -72,15 +70,11 @@ impl RandomHistory {
         let row = self.claimed_rows[index].clone();
         match self.rng.next_below(8) {
             0 => {
-                let answer = store
-                    .requeue_outbox_rows(vec![row.outbox_id], self.now)
-                    .await;
+                let answer = store.requeue_outbox_rows(vec![row.outbox_id], self.now).await;
                 self.record_answer(&answer);
             }
             1 => {
-                let answer = store
-                    .discard_outbox_rows(vec![row.outbox_id], self.now)
-                    .await;
+                let answer = store.discard_outbox_rows(vec![row.outbox_id], self.now).await;
                 self.record_answer(&answer);
             }
             2 => {
@@ -98,15 +92,8 @@ impl RandomHistory {
                 self.record_answer(&answer);
             }
             _ => {
-                let unfenced = OutboxMark {
-                    attempts: None,
-                    ..outbox_mark(&row)
-                };
-                let marks = vec![if self.rng.one_in(3) {
-                    unfenced
-                } else {
-                    outbox_mark(&row)
-                }];
+                let unfenced = OutboxMark { attempts: None, ..outbox_mark(&row) };
+                let marks = vec![if self.rng.one_in(3) { unfenced } else { outbox_mark(&row) }];
                 let answer = store.mark_published(marks, self.now).await;
                 self.record_answer(&answer);
             }
@@ -157,17 +144,11 @@ impl RandomHistory {
                     .await
             }
             2 => {
-                let restart = CursorMove::Restart {
-                    to: target,
-                    stream_created_at: Some(self.now),
-                };
+                let restart = CursorMove::Restart { to: target, stream_created_at: Some(self.now) };
                 store.move_stream_cursor(owner, restart).await
             }
             _ => {
-                let forward = CursorMove::Forward {
-                    from: cursor.position,
-                    to: target,
-                };
+                let forward = CursorMove::Forward { from: cursor.position, to: target };
                 store.move_stream_cursor(owner, forward).await
             }
         };
@@ -186,11 +167,7 @@ impl RandomHistory {
         let use_outbox = self.rng.one_in(2);
         let single_id = self.random_execution_id();
         for _ in 0..=self.rng.next_below(5) {
-            let execution_id = if use_outbox {
-                single_id
-            } else {
-                self.random_execution_id()
-            };
+            let execution_id = if use_outbox { single_id } else { self.random_execution_id() };
             let types = ["step_enter", "playbook.completed", "odd one", "step.exit"];
             let text = format!(
                 r#"{{"execution_id":{execution_id},"event_id":{},"event_type":"{}","node_name":"n{}"}}"#,

@@ -27,9 +27,7 @@ impl RandomHistory {
         if self.rng.one_in(8) {
             let number = 1 + self.rng.next_below(2);
             let worker = worker_id(&self.worker_name(number));
-            let expired = store
-                .expire_worker_leases(&TenantId::default(), &worker, self.now)
-                .await;
+            let expired = store.expire_worker_leases(&TenantId::default(), &worker, self.now).await;
             self.record_answer(&expired);
             return;
         }
@@ -44,9 +42,7 @@ impl RandomHistory {
         if self.rng.one_in(3) {
             let not_before = Some(self.now);
             let release = |fence| LeaseRelease { fence, not_before };
-            let released = store
-                .release_leases(fences.into_iter().map(release).collect())
-                .await;
+            let released = store.release_leases(fences.into_iter().map(release).collect()).await;
             self.record_answer(&released);
         } else {
             let until = self.now.saturating_add(Millis::from_secs(30));

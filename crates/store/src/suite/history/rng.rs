@@ -11,10 +11,8 @@ impl SeededRng {
 
     pub(crate) fn next_below(&mut self, bound: u64) -> u64 {
         // Multiplier and increment are Knuth's for 64 bits. The high bits are the most random ones.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 

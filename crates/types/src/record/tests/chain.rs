@@ -14,14 +14,7 @@ fn chain_records(records: impl IntoIterator<Item = EventRecord>) -> Vec<StoredEv
         .map(|(mut record, seq)| {
             record.seq = Seq::new(seq).unwrap();
             head = head.next_for_record(&record);
-            StoredEvent {
-                record,
-                chain: head,
-                feed: FeedPosition {
-                    tx: 1,
-                    position: seq,
-                },
-            }
+            StoredEvent { record, chain: head, feed: FeedPosition { tx: 1, position: seq } }
         })
         .collect()
 }
@@ -39,10 +32,7 @@ fn links_match_known_hashes() {
         second.to_string(),
         "6ddc5968e8c4f587f465edea250db981933bee69f38a4b76d7a658e9e0665743"
     );
-    assert_eq!(
-        verify_chain(&chain_records([first_record(), second_record()])),
-        Ok(second)
-    );
+    assert_eq!(verify_chain(&chain_records([first_record(), second_record()])), Ok(second));
     assert_eq!(verify_chain(&[]), Ok(ChainHash::START));
 }
 
@@ -62,10 +52,7 @@ fn detects_missing_event() {
     let mut log = chain_records([first_record(), second_record(), first_record()]);
     log.remove(1);
     let error = verify_chain(&log).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "event 2 is missing: found event 3 instead"
-    );
+    assert_eq!(error.to_string(), "event 2 is missing: found event 3 instead");
     assert_eq!(error.first_bad_seq().get(), 2);
 }
 
@@ -74,16 +61,8 @@ fn detects_edited_link() {
     let mut log = chain_records([first_record(), second_record()]);
     log[1].chain = ChainHash::START;
     let error = verify_chain(&log).unwrap_err();
-    assert_eq!(
-        error,
-        ChainError::Modified {
-            seq: Seq::new(2).unwrap()
-        }
-    );
-    assert_eq!(
-        error.to_string(),
-        "event 2 was modified after it was written"
-    );
+    assert_eq!(error, ChainError::Modified { seq: Seq::new(2).unwrap() });
+    assert_eq!(error.to_string(), "event 2 was modified after it was written");
 }
 
 #[test]

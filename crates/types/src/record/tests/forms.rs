@@ -44,10 +44,7 @@ fn full_record_has_stable_forms() {
     let forms = [record.event.to_envelope(), to_canonical(&record)]
         .map(|form| String::from_utf8(form).unwrap().replace(",\"", ",\n\""));
     insta::assert_snapshot!(forms.join("\n\n"));
-    assert_eq!(
-        EventRecord::from_json(&json::parse(&to_canonical(&record)).unwrap()),
-        Ok(record)
-    );
+    assert_eq!(EventRecord::from_json(&json::parse(&to_canonical(&record)).unwrap()), Ok(record));
 }
 
 #[test]
@@ -57,10 +54,7 @@ fn unknown_fields_are_preserved() {
         std::sync::Arc::make_mut(map).insert("mood".into(), Json::from("good"));
     }
     let record = EventRecord::from_json(&body).unwrap();
-    assert_eq!(
-        record.event.projected.unwrap().extra,
-        Some(parse_json(r#"{"mood":"good"}"#))
-    );
+    assert_eq!(record.event.projected.unwrap().extra, Some(parse_json(r#"{"mood":"good"}"#)));
 }
 
 #[test]

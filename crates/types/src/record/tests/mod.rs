@@ -105,11 +105,7 @@ fn full_record() -> EventRecord {
         projected: projected.into_option(),
         ..second_record().event
     };
-    EventRecord {
-        envelope_checksum: Some(event.envelope_checksum()),
-        event,
-        ..second_record()
-    }
+    EventRecord { envelope_checksum: Some(event.envelope_checksum()), event, ..second_record() }
 }
 
 fn arb_text() -> impl Strategy<Value = Option<Text>> {
@@ -131,11 +127,7 @@ fn arb_time() -> impl Strategy<Value = Timestamp> {
 
 fn arb_projected_fields() -> impl Strategy<Value = Option<Box<ProjectedFields>>> {
     let extra = prop::collection::btree_map("x[a-z]{1,3}", arb_value(), 1..3).prop_map(|fields| {
-        Json::object(
-            fields
-                .into_iter()
-                .map(|(key, value)| (key, Json::from(value))),
-        )
+        Json::object(fields.into_iter().map(|(key, value)| (key, Json::from(value))))
     });
     let fields = (
         prop::array::uniform4(arb_text()),
@@ -169,10 +161,7 @@ fn arb_event() -> impl Strategy<Value = NewEvent> {
     let ids = prop::array::uniform7(prop::option::weighted(0.4, 1_i64..1 << 40));
     let texts = prop::collection::vec(arb_text(), 15);
     let values = prop::array::uniform4(arb_value());
-    let numbers = (
-        prop::option::of(any::<i64>()),
-        prop::option::of(-1e9..1e9_f64),
-    );
+    let numbers = (prop::option::of(any::<i64>()), prop::option::of(-1e9..1e9_f64));
     let fixed = (arb_event_name(), "[^\\x00]{0,10}", arb_time(), arb_time());
     (ids, texts, values, numbers, fixed, arb_projected_fields()).prop_map(
         |(ids, mut texts, values, (stream_version, duration), fixed, projected)| {

@@ -45,25 +45,15 @@ fn reads_classic_envelope() {
     assert_eq!(event.error.as_deref(), Some(r#"{"code":5}"#));
     assert_eq!(event.worker_id.as_deref(), Some("w-1"));
     let projected = event.projected.unwrap();
-    assert_eq!(
-        projected.trace_component,
-        Some(parse_json(r#"{"span":"x"}"#))
-    );
-    assert_eq!(
-        projected.extra,
-        Some(parse_json(r#"{"region":"eu","b":2}"#))
-    );
+    assert_eq!(projected.trace_component, Some(parse_json(r#"{"span":"x"}"#)));
+    assert_eq!(projected.extra, Some(parse_json(r#"{"region":"eu","b":2}"#)));
 }
 
 #[test]
 fn event_type_is_kept_or_unknown() {
     let name = |field: &str| {
         let envelope = format!(r#"{{"event_id":9,"execution_id":7{field}}}"#);
-        parse_projected(&envelope)
-            .event
-            .event_type
-            .as_str()
-            .to_owned()
+        parse_projected(&envelope).event.event_type.as_str().to_owned()
     };
     assert_eq!(name(""), "unknown");
     assert_eq!(name(r#","event_type":null"#), "unknown");
@@ -108,9 +98,7 @@ fn invalid_columns_are_kept_as_extra() {
     assert_eq!((event.command_id, &event.stage_id), (None, &None));
     assert_eq!(
         event.projected.unwrap().extra,
-        Some(parse_json(
-            r#"{"command_id":"abc","stage_id":5,"schema_version":"x","extra":[1]}"#
-        ))
+        Some(parse_json(r#"{"command_id":"abc","stage_id":5,"schema_version":"x","extra":[1]}"#))
     );
 }
 
@@ -126,11 +114,7 @@ fn reads_command_id_in_all_forms() {
     ] {
         let envelope = format!(r#"{{"event_id":9,"execution_id":7,{field}}}"#);
         let projected = parse_projected(&envelope);
-        assert_eq!(
-            projected.event.command_id,
-            Some(CommandId::new(34).unwrap()),
-            "{field}"
-        );
+        assert_eq!(projected.event.command_id, Some(CommandId::new(34).unwrap()), "{field}");
         assert!(projected.is_same_as(&to_record(projected.event.clone())));
     }
 }
@@ -146,11 +130,7 @@ fn tenant_comes_from_caller() {
 
 #[test]
 fn implausible_times_use_arrival_time() {
-    for time in [
-        "0001-01-01T00:00:00Z",
-        "1970-01-01T00:00:00Z",
-        "2026-11-06T15:00:00.001Z",
-    ] {
+    for time in ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-11-06T15:00:00.001Z"] {
         let envelope = format!(r#"{{"event_id":9,"execution_id":7,"timestamp":"{time}"}}"#);
         let event = parse_projected(&envelope).event;
         assert_eq!(
@@ -164,10 +144,7 @@ fn implausible_times_use_arrival_time() {
 #[test]
 fn same_envelope_later_is_duplicate() {
     // Late enough that a time that was too far ahead is accepted now.
-    let later = ProjectionContext {
-        now: parse_time("2026-11-05T16:00:00Z"),
-        ..test_context()
-    };
+    let later = ProjectionContext { now: parse_time("2026-11-05T16:00:00Z"), ..test_context() };
     for envelope in [
         r#"{"event_id":9,"execution_id":7}"#,
         r#"{"event_id":9,"execution_id":7,"timestamp":" "}"#,

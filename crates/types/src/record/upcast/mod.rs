@@ -62,10 +62,7 @@ fn apply_upcasts(
     let newest = latest_version(upcasts);
     let found = record.event.schema_version;
     if found > newest {
-        return Err(UpcastError::TooNew {
-            found: found.get(),
-            newest: newest.get(),
-        });
+        return Err(UpcastError::TooNew { found: found.get(), newest: newest.get() });
     }
     let mut version = SchemaVersion::FIRST;
     for upcast in upcasts {
@@ -121,11 +118,9 @@ mod tests {
 
     #[test]
     fn versions_are_upcast_step_by_step() {
-        for (version, outcome) in [
-            (1, Some("upcast from 1, then from 2")),
-            (2, Some("nothing, then from 2")),
-            (3, None),
-        ] {
+        for (version, outcome) in
+            [(1, Some("upcast from 1, then from 2")), (2, Some("nothing, then from 2")), (3, None)]
+        {
             let upcasted = apply_upcasts(TWO_UPCASTS, record_of_version(version)).unwrap();
             assert_eq!(upcasted.event.schema_version.get(), 3);
             assert_eq!(upcasted.event.node_type.as_deref(), outcome);
@@ -135,13 +130,7 @@ mod tests {
     #[test]
     fn rejects_newer_versions() {
         let error = apply_upcasts(TWO_UPCASTS, record_of_version(4)).unwrap_err();
-        assert_eq!(
-            error,
-            UpcastError::TooNew {
-                found: 4,
-                newest: 3
-            }
-        );
+        assert_eq!(error, UpcastError::TooNew { found: 4, newest: 3 });
         assert_eq!(
             error.to_string(),
             "the event has schema version 4, but this program supports versions up to 3"
@@ -156,14 +145,7 @@ mod tests {
 
         let mut own = record_of_version(1);
         own.event.schema_name = Some(NOETL_SCHEMA_NAME.into());
-        assert_eq!(
-            apply_upcasts(TWO_UPCASTS, own)
-                .unwrap()
-                .event
-                .schema_version
-                .get(),
-            3
-        );
+        assert_eq!(apply_upcasts(TWO_UPCASTS, own).unwrap().event.schema_version.get(), 3);
     }
 
     #[test]

@@ -82,13 +82,8 @@ fn read_operations() -> Vec<OperationSpec> {
             tag,
             "List the paths of the definitions of a kind",
         ),
-        post_operation(
-            "list_agents",
-            paths::CATALOG_AGENTS,
-            tag,
-            "List definitions of agents",
-        )
-        .read_only(),
+        post_operation("list_agents", paths::CATALOG_AGENTS, tag, "List definitions of agents")
+            .read_only(),
         post_operation(
             "get_playbook",
             paths::CATALOG_RESOURCE,

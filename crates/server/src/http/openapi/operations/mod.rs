@@ -55,40 +55,25 @@ impl OperationTag {
     /// Name and description of the tag.
     pub(super) const fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
-            Self::Playbooks => (
-                "Playbooks",
-                "Register, validate and read playbooks and other definitions.",
-            ),
+            Self::Playbooks => {
+                ("Playbooks", "Register, validate and read playbooks and other definitions.")
+            }
             Self::Runs => ("Runs", "Start and inspect executions."),
             Self::Control => ("Control", "Pause, resume, cancel and rerun executions."),
-            Self::Signals => (
-                "Signals",
-                "Send signals and approvals to waiting executions.",
-            ),
+            Self::Signals => ("Signals", "Send signals and approvals to waiting executions."),
             Self::Data => ("Data", "Results and variables of executions."),
-            Self::Credentials => (
-                "Credentials",
-                "Credentials and resolved keychain entries of playbooks.",
-            ),
-            Self::Workers => (
-                "Workers",
-                "Register workers, and lease, renew and report commands.",
-            ),
-            Self::ClassicWorkers => (
-                "Classic workers",
-                "Protocol of workers of earlier releases.",
-            ),
+            Self::Credentials => {
+                ("Credentials", "Credentials and resolved keychain entries of playbooks.")
+            }
+            Self::Workers => ("Workers", "Register workers, and lease, renew and report commands."),
+            Self::ClassicWorkers => ("Classic workers", "Protocol of workers of earlier releases."),
             Self::Stream => ("Stream", "The stream of all events."),
             Self::Server => ("Server", "Health, status and metadata of the server."),
             Self::Identities => ("Identities", "API tokens and the audit log."),
-            Self::Platform => (
-                "Platform",
-                "Internal API between components of the platform.",
-            ),
-            Self::NotSupported => (
-                "Not supported",
-                "Reserved routes that this version does not support.",
-            ),
+            Self::Platform => ("Platform", "Internal API between components of the platform."),
+            Self::NotSupported => {
+                ("Not supported", "Reserved routes that this version does not support.")
+            }
         }
     }
 }
@@ -190,10 +175,7 @@ fn delete_operation(
 
 impl OperationSpec {
     fn with_path(self, path: &'static str) -> Self {
-        Self {
-            path: Some(path),
-            ..self
-        }
+        Self { path: Some(path), ..self }
     }
 
     fn details(self, details: &'static str) -> Self {
@@ -201,31 +183,19 @@ impl OperationSpec {
     }
 
     fn query<T: JsonSchema>(self) -> Self {
-        Self {
-            query: Some(T::json_schema),
-            ..self
-        }
+        Self { query: Some(T::json_schema), ..self }
     }
 
     fn required_params(self, required_params: &'static [&'static str]) -> Self {
-        Self {
-            required_params,
-            ..self
-        }
+        Self { required_params, ..self }
     }
 
     fn with_response<T: JsonSchema>(self) -> Self {
-        Self {
-            response: Some(SchemaGenerator::subschema_for::<T>),
-            ..self
-        }
+        Self { response: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
     fn with_media_types(self, media_types: &'static [&'static str]) -> Self {
-        Self {
-            media_types,
-            ..self
-        }
+        Self { media_types, ..self }
     }
 
     fn headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
@@ -233,46 +203,29 @@ impl OperationSpec {
     }
 
     fn error_codes(self, error_codes: &'static [ErrorCode]) -> Self {
-        Self {
-            error_codes,
-            ..self
-        }
+        Self { error_codes, ..self }
     }
 
     fn also_status(self, status: u16) -> Self {
-        Self {
-            also_status: Some(status),
-            ..self
-        }
+        Self { also_status: Some(status), ..self }
     }
 
     fn read_only(self) -> Self {
-        Self {
-            read_only: true,
-            ..self
-        }
+        Self { read_only: true, ..self }
     }
 
     fn deprecated(self) -> Self {
-        Self {
-            is_deprecated: true,
-            ..self
-        }
+        Self { is_deprecated: true, ..self }
     }
 
     fn example(self, example: Value) -> Self {
-        Self {
-            example: Some(example),
-            ..self
-        }
+        Self { example: Some(example), ..self }
     }
 }
 
 /// Creates the entry of an unsupported route, with an id derived from its path.
 pub(super) fn unsupported_operation(method: &str, route: &str) -> OperationSpec {
-    let method = METHODS
-        .iter()
-        .find(|(_, candidate)| candidate.as_str() == method);
+    let method = METHODS.iter().find(|(_, candidate)| candidate.as_str() == method);
     let (_, method) = method.cloned().unwrap();
     let path = route.replace("/api/", "").replace(['{', '}', '*'], "");
     let id = format!("{}_{}", method.as_str(), path.replace(['/', '-'], "_"));

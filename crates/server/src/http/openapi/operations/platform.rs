@@ -58,12 +58,7 @@ const SQL_CONSOLE_HELP: &str = "Fails with `forbidden` if NOETL_SQL_CONSOLE is o
 fn server_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Server;
     vec![
-        get_operation(
-            "server_status",
-            paths::STATUS,
-            tag,
-            "Get the status of the server",
-        ),
+        get_operation("server_status", paths::STATUS, tag, "Get the status of the server"),
         get_operation(
             "pool_status",
             paths::POOL_STATUS,
@@ -82,14 +77,9 @@ fn server_operations() -> Vec<OperationSpec> {
             tag,
             "Get the widgets of the dashboard",
         ),
-        get_operation(
-            "shard_info",
-            paths::SHARD_INFO,
-            tag,
-            "Get the shard of an execution",
-        )
-        .query::<ShardParams>()
-        .required_params(&["execution_id"]),
+        get_operation("shard_info", paths::SHARD_INFO, tag, "Get the shard of an execution")
+            .query::<ShardParams>()
+            .required_params(&["execution_id"]),
         get_operation("openapi", paths::OPENAPI, tag, "Get this document").with_response::<Json>(),
         get_operation(
             "json_schema",
@@ -113,14 +103,9 @@ fn server_operations() -> Vec<OperationSpec> {
         )
         .details("Calling it again has no effect. The call is audited."),
         sql_console_operation(),
-        get_operation(
-            "docs",
-            paths::DOCS,
-            tag,
-            "Get this document as an HTML page",
-        )
-        .with_response::<String>()
-        .with_media_types(&["text/html; charset=utf-8"]),
+        get_operation("docs", paths::DOCS, tag, "Get this document as an HTML page")
+            .with_response::<String>()
+            .with_media_types(&["text/html; charset=utf-8"]),
     ]
 }
 
@@ -138,12 +123,7 @@ fn sql_console_operation() -> OperationSpec {
 fn identity_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Identities;
     vec![
-        get_operation(
-            "whoami",
-            paths::WHOAMI,
-            tag,
-            "Get the identity and scopes of the caller",
-        ),
+        get_operation("whoami", paths::WHOAMI, tag, "Get the identity and scopes of the caller"),
         get_operation(
             "list_tokens",
             paths::TOKENS,
@@ -284,12 +264,7 @@ fn internal_operations() -> Vec<OperationSpec> {
             tag,
             "Update read models from their logs",
         ),
-        post_operation(
-            "purge",
-            paths::CLEANUP_PURGE,
-            tag,
-            "Delete data beyond its retention",
-        ),
+        post_operation("purge", paths::CLEANUP_PURGE, tag, "Delete data beyond its retention"),
         post_operation(
             "rotate_wallet",
             paths::WALLET_ROTATE,

@@ -25,10 +25,7 @@ const SEQ_HEADER: &[(&str, &str)] = &[(
 )];
 
 const PAGE_HEADERS: &[(&str, &str)] = &[
-    (
-        "X-Next-Cursor",
-        "Value of `cursor` for the next page; absent on the last page.",
-    ),
+    ("X-Next-Cursor", "Value of `cursor` for the next page; absent on the last page."),
     ("Link", "URL of the next page, with `rel=\"next\"`."),
 ];
 

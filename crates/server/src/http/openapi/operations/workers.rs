@@ -20,14 +20,11 @@ pub(super) fn worker_operations() -> Vec<OperationSpec> {
 fn pool_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Workers;
     vec![
-        post_operation(
-            "register_worker",
-            paths::POOL_REGISTER,
-            tag,
-            "Register a worker",
-        )
-        .error_codes(&[OwnedByOther, Forbidden])
-        .example(json!({ "name": "worker-1", "labels": { "pool_name": "shared" }, "capacity": 8 })),
+        post_operation("register_worker", paths::POOL_REGISTER, tag, "Register a worker")
+            .error_codes(&[OwnedByOther, Forbidden])
+            .example(
+                json!({ "name": "worker-1", "labels": { "pool_name": "shared" }, "capacity": 8 }),
+            ),
         post_operation(
             "heartbeat_worker",
             paths::POOL_HEARTBEAT,
@@ -59,35 +56,20 @@ fn pool_operations() -> Vec<OperationSpec> {
         )
         .error_codes(&[NotFound])
         .example(json!({ "name": "worker-1" })),
-        get_operation(
-            "list_pools",
-            paths::POOLS,
-            tag,
-            "List workers and the load of their pools",
-        )
-        .query::<PoolsQuery>(),
+        get_operation("list_pools", paths::POOLS, tag, "List workers and the load of their pools")
+            .query::<PoolsQuery>(),
     ]
 }
 
 fn command_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Workers;
     vec![
-        get_operation(
-            "list_commands",
-            paths::COMMANDS,
-            tag,
-            "List commands, oldest first",
-        )
-        .query::<CommandsQuery>(),
-        post_operation(
-            "lease_commands",
-            paths::COMMANDS_LEASE,
-            tag,
-            "Lease commands",
-        )
-        .details("If no command is available, waits up to `wait_ms`.")
-        .error_codes(&[Forbidden])
-        .example(json!({ "worker_id": "worker-1", "pool": "shared", "max": 1 })),
+        get_operation("list_commands", paths::COMMANDS, tag, "List commands, oldest first")
+            .query::<CommandsQuery>(),
+        post_operation("lease_commands", paths::COMMANDS_LEASE, tag, "Lease commands")
+            .details("If no command is available, waits up to `wait_ms`.")
+            .error_codes(&[Forbidden])
+            .example(json!({ "worker_id": "worker-1", "pool": "shared", "max": 1 })),
         post_operation(
             "renew_commands",
             paths::COMMANDS_HEARTBEAT,

@@ -102,12 +102,7 @@ fn assert_forbidden(reply: &TestResponse) {
 async fn entry_requires_lease_on_its_playbook() {
     on_every_store(async |fixture| {
         let setup = KeychainSetup::on_store(fixture).await;
-        let KeychainSetup {
-            worker,
-            admin,
-            user,
-            ..
-        } = &setup;
+        let KeychainSetup { worker, admin, user, .. } = &setup;
         let catalog_id = setup.register_playbook(TWO_STEPS).await;
         let other = TWO_STEPS.replace("demo/two", "demo/other");
         let other_id = setup.register_playbook(&other).await;
@@ -119,33 +114,18 @@ async fn entry_requires_lease_on_its_playbook() {
             assert_forbidden(&setup.put_entry(user, path, put.clone()).await);
             assert!(is_ok(&setup.put_entry(admin, path, put.clone()).await));
         }
-        let (entry_path, other_entry_path) = (
-            format!("{path}?execution_id={id}"),
-            format!("{other_path}?execution_id={id}"),
-        );
+        let (entry_path, other_entry_path) =
+            (format!("{path}?execution_id={id}"), format!("{other_path}?execution_id={id}"));
         // The command is not leased yet.
         assert_forbidden(&setup.get_entry(worker, &entry_path).await);
         setup.lease_command().await;
         for entry_path in [&entry_path, &format!("{entry_path}&worker_id=w1")] {
-            assert_eq!(
-                setup
-                    .get_entry(worker, entry_path)
-                    .await
-                    .text_at("/data/token"),
-                SECRET
-            );
+            assert_eq!(setup.get_entry(worker, entry_path).await.text_at("/data/token"), SECRET);
         }
-        for forbidden in [
-            path,
-            &other_entry_path,
-            &format!("{entry_path}&worker_id=w2"),
-        ] {
+        for forbidden in [path, &other_entry_path, &format!("{entry_path}&worker_id=w2")] {
             assert_forbidden(&setup.get_entry(worker, forbidden).await);
         }
-        assert_eq!(
-            setup.get_entry(admin, path).await.text_at("/data/token"),
-            SECRET
-        );
+        assert_eq!(setup.get_entry(admin, path).await.text_at("/data/token"), SECRET);
         // A caller with `cred:use` can see that it exists.
         let metadata = setup.get_entry(user, path).await;
         assert_eq!(metadata.text_at("/status"), "found");
@@ -164,10 +144,7 @@ async fn entry_requires_lease_on_its_playbook() {
             let reply = setup.call(&outsider, method, path, put.clone()).await;
             reply.assert_problem(ErrorCode::NotFound);
         }
-        assert_eq!(
-            setup.get_entry(admin, path).await.text_at("/data/token"),
-            SECRET
-        );
+        assert_eq!(setup.get_entry(admin, path).await.text_at("/data/token"), SECRET);
         assert_audited(&setup.server).await;
     })
     .await;
@@ -176,9 +153,8 @@ async fn entry_requires_lease_on_its_playbook() {
 /// Every read of an entry is audited, without the secret.
 async fn assert_audited(server: &TestServer) {
     let auditor = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-    let audit = server
-        .call_with_token(&auditor, Method::GET, "/api/audit?limit=500", json!({}))
-        .await;
+    let audit =
+        server.call_with_token(&auditor, Method::GET, "/api/audit?limit=500", json!({})).await;
     let reads = audit.json_at("/entries");
     let reads = reads.as_array().unwrap().iter();
     let reads = reads.filter(|entry| entry["action"] == "GET /api/keychain/{catalog_id}/{name}");
@@ -218,24 +194,14 @@ async fn writes_require_lease_on_the_playbook() {
         assert_refused(worker, &other_path, &planted, &run).await;
         let mut by_other_worker = planted.clone();
         by_other_worker["worker_id"] = json!("w2");
-        assert_refused(
-            worker,
-            &path,
-            &by_other_worker,
-            &format!("{run}&worker_id=w2"),
-        )
-        .await;
+        assert_refused(worker, &path, &by_other_worker, &format!("{run}&worker_id=w2")).await;
         let pool_token = CreateTokenRequest {
             name: "untrusted".into(),
             scopes: vec![Scope::Worker],
             pools: Some(vec![PoolName::new("untrusted").unwrap()]),
             ..CreateTokenRequest::default()
         };
-        let created = setup
-            .server
-            .runtime
-            .create_token(pool_token, &"test".into())
-            .await;
+        let created = setup.server.runtime.create_token(pool_token, &"test".into()).await;
         let pool_token = created.unwrap().token.to_string();
         assert_refused(&pool_token, &path, &planted, &run).await;
         for path in [&path, &other_path] {
@@ -261,10 +227,7 @@ async fn nearest_scope_wins() {
     on_every_store(async |fixture| {
         let setup = KeychainSetup::on_store(fixture).await;
         let (worker, admin) = (&setup.worker, &setup.admin);
-        let path = format!(
-            "/api/keychain/{}/api",
-            setup.register_playbook(TWO_STEPS).await
-        );
+        let path = format!("/api/keychain/{}/api", setup.register_playbook(TWO_STEPS).await);
         let id = setup.start_run("demo/two").await;
         setup.lease_command().await;
         for scope in ["shared", "local"] {
@@ -288,10 +251,7 @@ async fn nearest_scope_wins() {
             assert_eq!(found.text_at("/cache_key"), run_key);
             // An expired entry does not hide others, and is reported only if there is no other.
             put(worker, "over", Some(&id), 0).await;
-            assert_eq!(
-                setup.get_entry(worker, &entry_path).await.text_at("/data"),
-                "for all"
-            );
+            assert_eq!(setup.get_entry(worker, &entry_path).await.text_at("/data"), "for all");
             // A worker can delete entries of its run, but not those for all runs.
             for status in ["deleted", "not_found"] {
                 let deleted = setup.delete_entry(worker, &entry_path).await;
@@ -338,18 +298,10 @@ async fn child_reads_shared_entries_of_root() {
             assert_forbidden(&setup.get_entry(worker, &entry_path(&path, scope)).await);
         }
         let foreign = format!("/api/keychain/{other_id}/api");
-        assert_forbidden(
-            &setup
-                .get_entry(worker, &entry_path(&foreign, "shared"))
-                .await,
-        );
+        assert_forbidden(&setup.get_entry(worker, &entry_path(&foreign, "shared")).await);
         let put = json!({ "data": "planted", "scope_type": "shared", "execution_id": child });
         assert_forbidden(&setup.put_entry(worker, &path, put).await);
-        assert_forbidden(
-            &setup
-                .delete_entry(worker, &entry_path(&path, "shared"))
-                .await,
-        );
+        assert_forbidden(&setup.delete_entry(worker, &entry_path(&path, "shared")).await);
     })
     .await;
 }

@@ -50,12 +50,9 @@ impl AppendDraft {
                 error: None,
             },
             // Ids are unique: the first attempt succeeded after all.
-            AppendError::AlreadyExists => AppendResult::Retry {
-                execution: None,
-                batches,
-                pause: false,
-                error: None,
-            },
+            AppendError::AlreadyExists => {
+                AppendResult::Retry { execution: None, batches, pause: false, error: None }
+            }
             // The id of a sender's event was used before. The other messages are not affected.
             AppendError::IdTaken if batches.iter().any(MessageBatch::has_sender_event_id) => {
                 AppendResult::Retry {
@@ -66,10 +63,9 @@ impl AppendDraft {
                 }
             }
             // The sender has already waited long enough for a connection.
-            AppendError::Store(error) if error.as_saturated().is_some() => AppendResult::Refused {
-                batches,
-                error: error.into(),
-            },
+            AppendError::Store(error) if error.as_saturated().is_some() => {
+                AppendResult::Refused { batches, error: error.into() }
+            }
             AppendError::Store(error @ StoreError::Retry { .. }) => {
                 retry_later(self.before, batches, error)
             }
@@ -79,10 +75,7 @@ impl AppendDraft {
             AppendError::AlreadyAnswered(answered) => {
                 answer_earlier_effect(batches, &EarlierEffect::Replay(answered))
             }
-            refused => AppendResult::Refused {
-                batches,
-                error: to_runtime_error(refused),
-            },
+            refused => AppendResult::Refused { batches, error: to_runtime_error(refused) },
         }
     }
 }
@@ -93,13 +86,7 @@ fn retry_later(
     mut batches: VecDeque<MessageBatch>,
     error: StoreError,
 ) -> AppendResult {
-    let may_be_written = matches!(
-        error,
-        StoreError::Retry {
-            outcome_unknown: true,
-            ..
-        }
-    );
+    let may_be_written = matches!(error, StoreError::Retry { outcome_unknown: true, .. });
     if may_be_written {
         let with_error = |batch: MessageBatch| batch.with_unknown_outcome(&error);
         batches = batches.into_iter().map(with_error).collect();
@@ -119,18 +106,10 @@ fn retry_later(
 /// exist.
 fn answer_earlier_effect(batches: VecDeque<MessageBatch>, effect: &EarlierEffect) -> AppendResult {
     for message in batches.into_iter().flat_map(MessageBatch::into_messages) {
-        let reply = MessageReply {
-            earlier: Some(effect.clone()),
-            ..MessageReply::default()
-        };
+        let reply = MessageReply { earlier: Some(effect.clone()), ..MessageReply::default() };
         drop(message.reply.send(Ok(reply)));
     }
-    AppendResult::Retry {
-        execution: None,
-        batches: VecDeque::new(),
-        pause: false,
-        error: None,
-    }
+    AppendResult::Retry { execution: None, batches: VecDeque::new(), pause: false, error: None }
 }
 
 /// Rejects the batch whose event id is taken. If several batches contain ids, each is retried

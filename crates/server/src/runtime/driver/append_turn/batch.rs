@@ -113,21 +113,14 @@ impl DecidedBatch {
                 break;
             }
         }
-        Self {
-            draft: draft.into_draft_or_answer(),
-            rest: batches,
-        }
+        Self { draft: draft.into_draft_or_answer(), rest: batches }
     }
 }
 
 impl AppendDraft {
     /// Returns the draft, or answers all messages if there is nothing to write.
     fn into_draft_or_answer(self) -> Result<Self, Option<Box<LoadedExecution>>> {
-        if self.events.is_empty() {
-            Err(Some(self.answer_without_writing()))
-        } else {
-            Ok(self)
-        }
+        if self.events.is_empty() { Err(Some(self.answer_without_writing())) } else { Ok(self) }
     }
 
     /// Decides a large batch. Each message is applied before the next one is decided, so that only
@@ -155,10 +148,7 @@ impl AppendDraft {
                 return self.into_draft_or_answer();
             };
             let state = &self.execution.state;
-            match self
-                .decide_message(core, state, &message, &mut payloads)
-                .await
-            {
+            match self.decide_message(core, state, &message, &mut payloads).await {
                 Ok(decision) => decided.push(self.add_decision(message, decision)),
                 Err(failure) => {
                     messages.push_front(message);
@@ -184,9 +174,7 @@ impl AppendDraft {
         let mut decisions: Vec<Decision> = Vec::with_capacity(batch.messages().len());
         let mut size = AppendSize::default();
         for message in batch.messages() {
-            let state = decisions
-                .last()
-                .map_or(&self.execution.state, |last| &last.next);
+            let state = decisions.last().map_or(&self.execution.state, |last| &last.next);
             let decision = self.decide_message(core, state, message, payloads).await?;
             size = size.with_decision(&decision);
             if size.exceeds_limit() {
@@ -209,12 +197,8 @@ impl AppendDraft {
         loop {
             let plan = &self.execution.definition.plan;
             let result = core.id_allocator.with_generator(self.now, |ids| {
-                let mut context = DecisionContext {
-                    now: self.now,
-                    ids,
-                    payloads: &*payloads,
-                    caches: &caches,
-                };
+                let mut context =
+                    DecisionContext { now: self.now, ids, payloads: &*payloads, caches: &caches };
                 decide(state, plan, message.input.clone(), &mut context)
             });
             match result.map_err(|error| DecisionFailure::Failed(error.into()))? {
@@ -225,10 +209,7 @@ impl AppendDraft {
                     return Ok(decision);
                 }
                 Err(DecisionError::NeedsPayload(uri)) if !payloads.contains_key(&uri) => {
-                    let payload = core
-                        .fetch_result(&uri)
-                        .await
-                        .map_err(DecisionFailure::Failed)?;
+                    let payload = core.fetch_result(&uri).await.map_err(DecisionFailure::Failed)?;
                     payloads.insert(uri, payload);
                 }
                 Err(DecisionError::NeedsCache(key)) if !caches.contains_key(&key) => {
@@ -245,19 +226,14 @@ impl AppendDraft {
     /// command that this append already changes, or they require another condition on a lease
     /// than this append does. Within a batch, the last condition on a lease counts.
     fn needs_separate_append(&self, batch: &MessageBatch, decisions: &[Decision]) -> bool {
-        let fences = batch
-            .messages()
-            .iter()
-            .filter_map(|message| message.fence.as_ref());
+        let fences = batch.messages().iter().filter_map(|message| message.fence.as_ref());
         let differs = |fence: &noetl_store::Fence| {
             let existing = self.fences.get(&fence.command_id);
             existing.is_some_and(|existing| existing != fence)
         };
         let size = decisions.iter().fold(self.size, AppendSize::with_decision);
         size.exceeds_limit()
-            || decisions
-                .iter()
-                .any(|decision| self.changes.has_conflict(&decision.events))
+            || decisions.iter().any(|decision| self.changes.has_conflict(&decision.events))
             || fences.into_iter().any(differs)
     }
 
@@ -271,15 +247,12 @@ impl AppendDraft {
 
     fn accept_earlier_start(&mut self, batch: MessageBatch) {
         let issued = u32::try_from(self.execution.state.open_command_count()).unwrap_or(u32::MAX);
-        let decided = batch
-            .into_messages()
-            .into_iter()
-            .map(|message| DecidedMessage {
-                message,
-                verdict: InputVerdict::Accepted,
-                issued,
-                slot_requests: Vec::new(),
-            });
+        let decided = batch.into_messages().into_iter().map(|message| DecidedMessage {
+            message,
+            verdict: InputVerdict::Accepted,
+            issued,
+            slot_requests: Vec::new(),
+        });
         self.decided.push(decided.collect());
     }
 }
