@@ -299,7 +299,7 @@ fn print_addresses(
     match mode {
         ServeMode::WithWorker => writeln!(io.out, "Stop with Ctrl-C")?,
         ServeMode::ServerOnly => {
-            writeln!(io.out, "Workers: noetl worker --server {url} · stop with Ctrl-C")?
+            writeln!(io.out, "Workers: noetl worker --server {url} · stop with Ctrl-C")?;
         }
     }
     io.out.flush()?;

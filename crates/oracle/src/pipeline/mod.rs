@@ -249,7 +249,7 @@ fn pipeline_data(results: &JsonMap, last: Json) -> Json {
     let mut data = results.clone();
     match last {
         Json::Map(last) => {
-            data.extend(last.iter().map(|(key, value)| (Arc::clone(key), value.clone())))
+            data.extend(last.iter().map(|(key, value)| (Arc::clone(key), value.clone())));
         }
         other => {
             data.insert("data".into(), other);

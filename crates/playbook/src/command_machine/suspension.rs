@@ -87,7 +87,7 @@ impl SuspendedCommand {
                     return Err(TaskStartError::Failed(Box::new(error)));
                 }
                 Err(RenderFailure::Needs(target)) => {
-                    self.provide_input(target, payloads).map_err(TaskStartError::Needs)?
+                    self.provide_input(target, payloads).map_err(TaskStartError::Needs)?;
                 }
             }
         }

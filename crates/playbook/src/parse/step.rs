@@ -33,7 +33,6 @@ const UNSUPPORTED_STEP_KEYS: [(&str, &str); 8] = [
 ];
 
 /// Parses a step.
-#[expect(clippy::too_many_lines, reason = "one line per key, in the order of the language")]
 pub(super) fn parse_step(
     sink: &mut DiagnosticSink<'_>,
     node: &YamlNode,

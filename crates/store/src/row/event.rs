@@ -123,7 +123,6 @@ pub(crate) fn encode_event(prepared: &PreparedEvent) -> Vec<Cell> {
     ]
 }
 
-#[expect(clippy::too_many_lines, reason = "one line for each column, in their order")]
 pub(crate) fn decode_stored_event(cells: RowCells<'_>) -> Result<StoredEvent, CorruptRow> {
     let mut row = RowReader::new(&STORED_EVENT, cells);
     let execution_id = row.read_next()?;

@@ -199,7 +199,8 @@ impl Model for StreamModel {
             match state {
                 WriterState::Waiting => actions.push(StreamAction::Begin { writer }),
                 WriterState::Open { .. } => {
-                    actions.extend([StreamAction::Write { writer }, StreamAction::Abort { writer }])
+                    actions
+                        .extend([StreamAction::Write { writer }, StreamAction::Abort { writer }]);
                 }
                 WriterState::Written { .. } => actions.push(StreamAction::Commit { writer }),
                 WriterState::Committed { .. } | WriterState::Aborted => {}
@@ -212,10 +213,10 @@ impl Model for StreamModel {
             match state.publishers[publisher] {
                 PublisherState { epoch: 0, .. } => {}
                 PublisherState { published: None, .. } => {
-                    actions.push(StreamAction::Publish { publisher })
+                    actions.push(StreamAction::Publish { publisher });
                 }
                 PublisherState { published: Some(_), .. } => {
-                    actions.push(StreamAction::Save { publisher })
+                    actions.push(StreamAction::Save { publisher });
                 }
             }
         }

@@ -45,7 +45,7 @@ pub(super) fn run_checks(
             }
         }
         Err(error) => {
-            findings.push(CheckFinding::new("store", CheckState::Failed, error.to_string()))
+            findings.push(CheckFinding::new("store", CheckState::Failed, error.to_string()));
         }
     }
     findings.push(check_python());

@@ -72,7 +72,7 @@ impl FoldedLog {
         let before = self.state.version().get();
         match page {
             ReplayPage::Rows(rows) => {
-                rows.replay_rows().try_for_each(|row| self.state.apply_row(&row))?
+                rows.replay_rows().try_for_each(|row| self.state.apply_row(&row))?;
             }
             ReplayPage::Events(events) => {
                 let mut events = events.iter();
