@@ -10,9 +10,9 @@ use noetl_store::ProjectionScope;
 use noetl_types::{ByteSize, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Caller, CallerIdentity};
 use super::http_error::HttpError;
-use super::idempotency::RequestWorkId;
+use super::middleware::access::{Caller, CallerIdentity};
+use super::middleware::idempotency::RequestWorkId;
 use super::settings::HttpSettings;
 use crate::runtime::{Runtime, SecretAuditContext};
 

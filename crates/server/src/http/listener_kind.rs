@@ -2,7 +2,7 @@
 
 use noetl_api::paths;
 
-use super::access::RouteAccess;
+use super::middleware::access::RouteAccess;
 
 /// Path prefix of internal routes.
 const INTERNAL_PREFIX: &str = "/api/internal/";

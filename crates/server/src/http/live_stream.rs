@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use super::access::CallerIdentity;
 use super::authorized_runtime::RequestContext;
 use super::http_error::HttpError;
 use super::json_response::typed_response;
+use super::middleware::access::CallerIdentity;
 use super::params::QueryParams;
 use crate::runtime::Runtime;
 

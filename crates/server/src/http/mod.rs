@@ -6,18 +6,9 @@
 //!
 //! Must not decide anything about executions or access the store.
 
-mod access;
-mod authenticator;
 mod authorized_runtime;
 mod body;
-mod client_peer;
-mod command_token_path;
-mod cors;
-mod handlers;
 mod http_error;
-mod idempotency;
-mod identity;
-mod internal_token;
 mod json_response;
 mod listener_kind;
 mod live_stream;
@@ -25,11 +16,7 @@ mod metrics_listener;
 mod middleware;
 mod mtls;
 mod openapi;
-mod page_response;
 mod params;
-mod rate_limit;
-mod request_id;
-mod route_table;
 mod routes;
 mod serve;
 mod settings;
@@ -38,9 +25,9 @@ mod tests;
 mod tls;
 mod write_timeout;
 
-pub use cors::AllowedOrigins;
-pub use internal_token::InternalToken;
 pub use metrics_listener::{MetricsRenderer, serve_metrics};
+pub use middleware::cors::AllowedOrigins;
+pub use middleware::internal_token::InternalToken;
 pub use mtls::CertificateIdentities;
 pub use serve::{HttpListeners, ServeError, serve_http};
 pub use settings::HttpSettings;

@@ -9,7 +9,7 @@ use noetl_types::{PoolName, Scope, ScopeSet, TenantId, Text};
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-use super::access::CallerIdentity;
+use super::middleware::access::CallerIdentity;
 use crate::runtime::AuthContext;
 
 /// Identities by name in the client certificate.

@@ -22,10 +22,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::authenticator::Authenticator;
-use super::client_peer::ClientPeer;
 use super::listener_kind::ListenerKind;
 use super::middleware::RequestPipeline;
+use super::middleware::authenticator::Authenticator;
+use super::middleware::authenticator::ClientPeer;
 use super::mtls::CertificateIdentities;
 use super::routes::build_router;
 use super::settings::HttpSettings;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use noetl_types::{ByteSize, Millis};
 
-use super::cors::AllowedOrigins;
-use super::internal_token::InternalToken;
+use super::middleware::cors::AllowedOrigins;
+use super::middleware::internal_token::InternalToken;
 use super::mtls::CertificateIdentities;
 use super::tls::ListenerTls;
 

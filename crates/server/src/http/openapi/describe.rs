@@ -20,14 +20,14 @@ mod handler_shape {
     use axum::response::Response;
     use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-    use crate::http::access::Caller;
     use crate::http::authorized_runtime::{
         AppState, AuthorizedRuntime, PlatformRuntime, ProjectorRuntime,
     };
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
     use crate::http::http_error::HttpError;
-    use crate::http::idempotency::IdempotentResponse;
     use crate::http::json_response::{JsonAtSeq, JsonResponse};
+    use crate::http::middleware::access::Caller;
+    use crate::http::middleware::idempotency::IdempotentResponse;
     use crate::http::params::{
         IdempotencyKeyHeader, PathCatalogId, PathEventId, PathExecutionId, PathKeychainEntry,
         PathText, PathVariable, QueryParams, TraceHeaders,

@@ -11,8 +11,8 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, OperationSpec, OperationTag};
-use crate::http::access::RouteAccess;
-use crate::http::routes::{RouteDeclaration, route_declarations};
+use crate::http::middleware::access::RouteAccess;
+use crate::http::routes::{Route, all_routes};
 use crate::http::tests::METHODS;
 
 const DESCRIPTION: &str = "The API of the NoETL control plane. Bodies are JSON and times are RFC 3339 in UTC. Ids \
@@ -78,12 +78,12 @@ pub(super) fn build_document() -> Value {
 }
 
 /// All operations with their routes. Unsupported routes need no entry in `operations`.
-fn described_routes() -> Vec<(OperationSpec, RouteDeclaration)> {
-    let mut routes: BTreeMap<(String, String), RouteDeclaration> = BTreeMap::new();
-    for declaration in route_declarations() {
+fn described_routes() -> Vec<(OperationSpec, Route)> {
+    let mut routes: BTreeMap<(String, String), Route> = BTreeMap::new();
+    for declaration in all_routes() {
         for (filter, method) in METHODS {
             if declaration.methods.or(filter) == declaration.methods {
-                let key = (declaration.path.clone(), method.to_string());
+                let key = (declaration.path.to_owned(), method.to_string());
                 routes.insert(key, declaration.clone());
             }
         }
@@ -141,12 +141,7 @@ impl SchemaGenerators {
         }
     }
 
-    fn build_operation(
-        &mut self,
-        operation: &OperationSpec,
-        route: &RouteDeclaration,
-        path: &str,
-    ) -> Value {
+    fn build_operation(&mut self, operation: &OperationSpec, route: &Route, path: &str) -> Value {
         let id = operation.id.to_owned();
         assert!(self.operation_ids.insert(id.clone()), "operation id {id} is used twice");
         assert!(
@@ -219,7 +214,7 @@ impl SchemaGenerators {
         parameters
     }
 
-    fn build_body(&mut self, operation: &OperationSpec, route: &RouteDeclaration) -> Option<Value> {
+    fn build_body(&mut self, operation: &OperationSpec, route: &Route) -> Option<Value> {
         let (make, is_required) = route.shape.body?;
         let schema = make(&mut self.requests);
         let mut content = json!({ "schema": schema });
@@ -232,7 +227,7 @@ impl SchemaGenerators {
     fn build_responses(
         &mut self,
         operation: &OperationSpec,
-        route: &RouteDeclaration,
+        route: &Route,
         path: &str,
     ) -> Map<String, Value> {
         let id = operation.id;
@@ -378,11 +373,7 @@ fn security_schemes() -> Value {
 }
 
 /// Error statuses of an operation.
-fn error_statuses(
-    operation: &OperationSpec,
-    route: &RouteDeclaration,
-    path: &str,
-) -> BTreeSet<u16> {
+fn error_statuses(operation: &OperationSpec, route: &Route, path: &str) -> BTreeSet<u16> {
     use ErrorCode::{
         BadQuery, Forbidden, IdempotencyMismatch, InFlight, Internal, NotFound, NotReady,
         NotSupported, RateLimited, RetentionDropped, Timeout, TooLarge, Unauthenticated,

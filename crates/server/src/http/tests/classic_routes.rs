@@ -23,7 +23,7 @@ async fn unsupported_routes_answer_not_supported() {
         if !route.shape.only_fails || route.path == paths::SQL_CONSOLE {
             continue;
         }
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let reply = server.call_with_token(&admin, method.clone(), &path, json!({})).await;
         reply.assert_problem(ErrorCode::NotSupported);
         unsupported.push(format!("{method} {}", route.path));

@@ -373,7 +373,7 @@ async fn command_token_is_rejected_on_other_routes() {
     let setup = CommandTokenSetup::new().await;
     let mut accepted = 0;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let reply = setup.call_with_command_token(method.clone(), &path, json!({})).await;
         if !path.starts_with("/api/") {
             reply.assert_problem(ErrorCode::NotFound);

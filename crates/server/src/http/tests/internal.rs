@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::{create_token, declared_routes, path_with_sample_ids};
 use super::{TestResponse, TestServer, build_request, start_server};
-use crate::http::access::RouteAccess;
+use crate::http::middleware::access::RouteAccess;
 use crate::http::settings::HttpSettings;
 
 const TOKEN: &str = "the token of the platform";
@@ -143,7 +143,7 @@ async fn internal_api_rejects_other_admins() {
         let RouteAccess::Internal(scope) = route.access else {
             continue;
         };
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let call = |token| server.call_with_token(token, method.clone(), &path, json!({}));
         // An admin scope does not include internal scopes. Other internal routes accept only the
         // operator's admin.

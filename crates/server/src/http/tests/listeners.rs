@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::tokens::{create_token, declared_routes, path_with_sample_ids, with_token};
 use super::{TestServer, build_request, is_ok, open_runtime, server_for_listener};
-use crate::http::internal_token::InternalToken;
 use crate::http::listener_kind::ListenerKind;
+use crate::http::middleware::internal_token::InternalToken;
 use crate::http::settings::HttpSettings;
 use crate::http::{HttpListeners, ServeError, serve_http};
 
@@ -46,7 +46,7 @@ async fn public_listener_hides_internal_api() {
     let public = start_listener(ListenerKind::Public).await;
     let admin = create_token(&public.runtime, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let as_admin = public.call_with_token(&admin, method.clone(), &path, json!({})).await;
         if !is_internal_path(&path) {
             let is_unrouted = as_admin.text.contains("no such path");
@@ -68,7 +68,7 @@ async fn internal_listener_serves_only_internal_api() {
     let internal = start_listener(ListenerKind::Internal).await;
     let admin = create_token(&internal.runtime, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let anonymous = internal.send(build_request(method.clone(), &path, "{}")).await;
         if is_internal_path(&path) {
             anonymous.assert_problem(ErrorCode::Forbidden);
@@ -91,7 +91,7 @@ async fn internal_listener_serves_only_internal_api() {
 async fn metrics_listener_needs_no_token() {
     let metrics = start_listener(ListenerKind::Metrics).await;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let request = build_request(method.clone(), &path, "{}");
         let reply = metrics.send_from(remote_peer(), request).await;
         if matches!(&*path, "/metrics" | "/livez" | "/readyz") {

@@ -54,10 +54,10 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use tokens::METHODS;
 
-use super::authenticator::Authenticator;
-use super::internal_token::InternalToken;
 use super::listener_kind::ListenerKind;
 use super::middleware::RequestPipeline;
+use super::middleware::authenticator::Authenticator;
+use super::middleware::internal_token::InternalToken;
 use super::routes::build_router;
 use super::settings::HttpSettings;
 use crate::clock::SystemClock;

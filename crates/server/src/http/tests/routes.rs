@@ -15,13 +15,14 @@ use super::tokens::{create_token, with_token};
 use super::{
     TestResponse, TestServer, build_request, is_ok, local_peer, start_server, start_server_with,
 };
-use crate::http::access::{RouteAccess, Scope};
-use crate::http::authenticator::Authenticator;
 use crate::http::authorized_runtime::AppState;
-use crate::http::cors::AllowedOrigins;
 use crate::http::json_response::JsonResponse;
+use crate::http::listener_kind::ListenerKind;
 use crate::http::middleware::RequestPipeline;
-use crate::http::route_table::RouteTable;
+use crate::http::middleware::access::{RouteAccess, Scope};
+use crate::http::middleware::authenticator::Authenticator;
+use crate::http::middleware::cors::AllowedOrigins;
+use crate::http::routes::{Route, get, route_requests};
 use crate::http::settings::HttpSettings;
 
 const ID: &str = "7000000000000000000";
@@ -417,7 +418,7 @@ async fn rejects_invalid_ids() {
 }
 
 /// Starts a server that has only the given routes.
-async fn start_server_with_routes(add: impl FnOnce(RouteTable) -> RouteTable) -> TestServer {
+async fn start_server_with_routes(routes: Vec<Route>) -> TestServer {
     let server = start_server().await;
     let settings = HttpSettings {
         body_timeout: Millis::from_secs(1),
@@ -427,8 +428,8 @@ async fn start_server_with_routes(add: impl FnOnce(RouteTable) -> RouteTable) ->
     let runtime = server.runtime.clone();
     let app = AppState::new(runtime.clone(), &settings, CancellationToken::new());
     let authenticator = Authenticator::new(runtime, &settings);
-    let routes = add(RouteTable::new(ByteSize::from_kib(1), None, Arc::default()));
-    TestServer { pipeline: RequestPipeline::new(routes.into_router(app), authenticator), ..server }
+    let router = route_requests(routes, ListenerKind::All, &settings, app);
+    TestServer { pipeline: RequestPipeline::new(router, authenticator), ..server }
 }
 
 async fn panicking_handler() -> JsonResponse<()> {
@@ -437,15 +438,10 @@ async fn panicking_handler() -> JsonResponse<()> {
 
 #[tokio::test]
 async fn panicking_handler_fails_only_its_request() {
-    let get = axum::routing::MethodFilter::GET;
-    let server = start_server_with_routes(|routes| {
-        routes.add_route(RouteAccess::Open, get, "/breaks", panicking_handler).add_route(
-            RouteAccess::Open,
-            get,
-            "/works",
-            || async { JsonResponse(1) },
-        )
-    })
+    let server = start_server_with_routes(vec![
+        get("/breaks", RouteAccess::Open, panicking_handler),
+        get("/works", RouteAccess::Open, || async { JsonResponse(1) }),
+    ])
     .await;
     let reply = server.get("/breaks").await;
     reply.assert_problem(ErrorCode::Internal);
@@ -455,12 +451,9 @@ async fn panicking_handler_fails_only_its_request() {
 
 #[tokio::test]
 async fn developer_is_not_admin() {
-    let get = axum::routing::MethodFilter::GET;
-    let server = start_server_with_routes(|routes| {
-        let admin = RouteAccess::AnyOf(&[Scope::Admin]);
-        routes.add_route(admin, get, "/admin", || async { JsonResponse(1) })
-    })
-    .await;
+    let admin = RouteAccess::AnyOf(&[Scope::Admin]);
+    let route = get("/admin", admin, || async { JsonResponse(1) });
+    let server = start_server_with_routes(vec![route]).await;
     let reply = server.get("/admin").await;
     reply.assert_problem(ErrorCode::Forbidden);
     assert_eq!(reply.text_at("/detail"), "this requires the scope admin");

@@ -74,7 +74,7 @@ async fn errors_hide_store_details() {
     is_broken.store(true, Ordering::SeqCst);
     let mut unavailable = 0;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         for body in REQUEST_BODIES {
             let reply = server.send(build_request(method.clone(), &path, body)).await;
             assert_hides_internals(&format!("{method} {path} {body}"), &reply);

@@ -315,7 +315,7 @@ async fn check_isolation(fixture: &StoreFixture) {
     assert!(!events.contains(MARKER), "{events}");
     let mut requests = Vec::new();
     for (method, route) in declared_routes() {
-        let path = route_path_for(&route.path, &populated);
+        let path = route_path_for(route.path, &populated);
         let bodies = request_bodies(&populated).into_iter();
         requests.extend(bodies.map(|body| (method.clone(), path.clone(), body)));
     }
@@ -365,11 +365,11 @@ async fn check_indistinguishable(fixture: &StoreFixture) {
     };
     let has_id = |path: &str| path.contains("_id}") || path.contains("{credential}");
     for (method, route) in declared_routes() {
-        if !has_id(&route.path) {
+        if !has_id(route.path) {
             continue;
         }
-        let path = route_path_for(&route.path, &populated);
-        let elsewhere = route_path_for(&route.path, &missing);
+        let path = route_path_for(route.path, &populated);
+        let elsewhere = route_path_for(route.path, &missing);
         for (body, other) in request_bodies(&populated).into_iter().zip(request_bodies(&missing)) {
             let foreign = server.call_with_token(&outsider, method.clone(), &path, body).await;
             let unknown =

@@ -107,7 +107,7 @@ async fn runs_of_other_paths_are_not_found() {
             continue;
         }
         let path_for = |id: &str| {
-            fill_path(&route.path, |name| match name {
+            fill_path(route.path, |name| match name {
                 "execution_id" => id.to_owned(),
                 "seq" => "1".to_owned(),
                 _ => "one".to_owned(),

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::{
     TestResponse, TestServer, build_request, is_ok, start_secured_server, start_server_with,
 };
-use crate::http::access::RouteAccess;
-use crate::http::routes::{RouteDeclaration, route_declarations};
+use crate::http::middleware::access::RouteAccess;
+use crate::http::routes::{Route, all_routes};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{AuthContext, Runtime};
 
@@ -33,9 +33,9 @@ pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
 ];
 
 /// Every declared route by method.
-pub(super) fn declared_routes() -> Vec<(Method, RouteDeclaration)> {
+pub(super) fn declared_routes() -> Vec<(Method, Route)> {
     let mut routes = Vec::new();
-    for declaration in route_declarations() {
+    for declaration in all_routes() {
         for (filter, method) in METHODS {
             if declaration.methods.or(filter) == declaration.methods {
                 routes.push((method, declaration.clone()));
@@ -109,7 +109,7 @@ impl TestServer {
 async fn rejects_requests_without_token() {
     let server = start_secured_server().await;
     for (method, route) in declared_routes() {
-        let path = path_with_sample_ids(&route.path);
+        let path = path_with_sample_ids(route.path);
         let reply = server.send(build_request(method.clone(), &path, "{}")).await;
         match route.access {
             RouteAccess::Open => assert!(is_ok(&reply), "{method} {path}: {}", reply.text),
@@ -132,7 +132,7 @@ async fn scope_grants_only_its_routes() {
         let token = create_token(&server.runtime, "default", &[*scope]).await;
         let granted = ScopeSet::NONE.with_scope(*scope);
         for (method, route) in declared_routes() {
-            let path = path_with_sample_ids(&route.path);
+            let path = path_with_sample_ids(route.path);
             let reply = server.call_with_token(&token, method.clone(), &path, json!({})).await;
             let is_allowed = match route.access {
                 RouteAccess::Open | RouteAccess::Identity => true,
@@ -460,7 +460,7 @@ async fn operations_are_audited() {
 
 #[test]
 fn request_without_headers_has_no_token() {
-    assert!(crate::http::identity::request_token(&HeaderMap::new()).unwrap().is_none());
+    assert!(crate::http::middleware::identity::request_token(&HeaderMap::new()).unwrap().is_none());
 }
 
 #[tokio::test]

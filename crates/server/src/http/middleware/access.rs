@@ -1,0 +1,369 @@
+//! Authorization of routes.
+//!
+//! Each route declares the access that it requires. [`crate::http::routes`] makes the declaration
+//! mandatory.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, RequestExt as _};
+use noetl_store::ApiToken;
+use noetl_types::{
+    ByteSize, ErrorCode, ExecutionId, ScopeSet, SecretOperation, TenantId, Text, TokenId,
+};
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::idempotency;
+use super::internal_token::{self, InternalToken};
+use crate::http::http_error::HttpError;
+use crate::metrics::Metrics;
+use crate::runtime::{AuthContext, CommandToken, SecretAuditContext, TokenReference};
+
+pub(in crate::http) use noetl_types::Scope;
+
+/// Identity of an authenticated caller.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct CallerIdentity(Arc<IdentityDetails>);
+
+#[derive(Debug)]
+struct IdentityDetails {
+    actor: Text,
+    auth_context: AuthContext,
+    /// The API token of the request, if any.
+    token: Option<TokenReference>,
+    /// True if the caller presented a credential; false for a local developer without a token.
+    is_authenticated: bool,
+}
+
+impl CallerIdentity {
+    /// Identity of a local developer without a token: has all scopes except those that require one.
+    pub(in crate::http) fn local_developer() -> Self {
+        let needs_token = |scope: &Scope| *scope == Scope::Admin || scope.is_internal();
+        let scopes = Scope::ALL.iter().copied();
+        Self(Arc::new(IdentityDetails {
+            actor: "developer".into(),
+            auth_context: AuthContext {
+                scopes: Some(scopes.filter(|scope| !needs_token(scope)).collect()),
+                ..AuthContext::default()
+            },
+            token: None,
+            is_authenticated: false,
+        }))
+    }
+
+    pub(in crate::http) fn from_token(token: &ApiToken) -> Self {
+        Self(Arc::new(IdentityDetails {
+            actor: token.name.clone(),
+            auth_context: AuthContext {
+                tenant_id: token.tenant_id.clone(),
+                organization_id: token.organization_id.clone(),
+                pools: token.pools.as_deref().map(Arc::from),
+                path_globs: token.path_globs.as_deref().map(Arc::from),
+                command_token: None,
+                scopes: Some(token.scopes),
+            },
+            token: Some(TokenReference::from_token(token)),
+            is_authenticated: true,
+        }))
+    }
+
+    pub(in crate::http) fn from_command_token(token: CommandToken) -> Self {
+        Self(Arc::new(IdentityDetails {
+            actor: format!("command:{}", token.command_id).into(),
+            auth_context: token.into_auth_context(),
+            token: None,
+            is_authenticated: true,
+        }))
+    }
+
+    pub(in crate::http) fn from_certificate(actor: Text, auth_context: AuthContext) -> Self {
+        Self(Arc::new(IdentityDetails { actor, auth_context, token: None, is_authenticated: true }))
+    }
+
+    pub(in crate::http) fn command_token(&self) -> Option<&CommandToken> {
+        self.0.auth_context.command_token.as_ref()
+    }
+
+    pub(in crate::http) fn allows_scope(&self, scope: Scope) -> bool {
+        self.0.auth_context.allows_scope(scope)
+    }
+
+    pub(in crate::http) fn scopes(&self) -> impl Iterator<Item = Scope> {
+        self.0.auth_context.scopes.into_iter().flat_map(ScopeSet::iter)
+    }
+
+    /// Name of the caller, as recorded in the logs of executions.
+    pub(in crate::http) fn actor(&self) -> Text {
+        self.0.actor.clone()
+    }
+
+    /// Name of the caller, if it presented a credential.
+    pub(in crate::http) fn authenticated_actor(&self) -> Option<Text> {
+        self.0.is_authenticated.then(|| self.actor())
+    }
+
+    /// Tenant, pools, paths and scopes of the caller.
+    pub(in crate::http) fn auth_context(&self) -> &AuthContext {
+        &self.0.auth_context
+    }
+
+    /// True if the caller belongs to the operator tenant.
+    fn is_operator(&self) -> bool {
+        self.0.auth_context.tenant_id == TenantId::default()
+    }
+
+    pub(in crate::http) fn token_reference(&self) -> Option<&TokenReference> {
+        self.0.token.as_ref()
+    }
+
+    pub(in crate::http) fn token_id(&self) -> Option<TokenId> {
+        self.token_reference().map(|token| token.token_id)
+    }
+}
+
+/// Result of authentication: the identity, or the reason why authentication failed.
+pub(in crate::http) type Caller = Result<CallerIdentity, HttpError>;
+
+/// Access that a route requires.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) enum RouteAccess {
+    /// No authentication.
+    Open,
+    /// Any authenticated caller.
+    Identity,
+    /// At least one of these scopes.
+    AnyOf(&'static [Scope]),
+    /// The token of the internal API, or this scope. A scope that is not internal counts only for
+    /// the operator tenant.
+    Internal(Scope),
+}
+
+/// Declarations of a route.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct RouteRules {
+    pub(in crate::http) access: RouteAccess,
+    pub(in crate::http) max_body: ByteSize,
+    /// Token of the internal API. If absent, the internal API is closed.
+    pub(in crate::http) internal: Option<InternalToken>,
+    /// Path of the route, used as metrics label.
+    pub(in crate::http) route: &'static str,
+    pub(in crate::http) metrics: Arc<Metrics>,
+    pub(in crate::http) audit_policy: AuditPolicy,
+    /// True if the route is part of the work on a command, so that a command token grants access.
+    pub(in crate::http) accepts_command_token: bool,
+}
+
+/// Audit records that calls of a route create.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) enum AuditPolicy {
+    /// No record.
+    Unaudited,
+    /// One record per call.
+    Request,
+    /// One record per call, with the operation on a secret.
+    SecretOperation(SecretOperation),
+}
+
+/// Marks the response of an audited call.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct AuditMark {
+    /// Method and path pattern of the route.
+    pub(in crate::http) route: Text,
+    /// Collects the facts of the operation on a secret.
+    pub(in crate::http) secret: Option<SecretAuditContext>,
+    /// True if the token of the internal API granted access. It belongs to no identity.
+    pub(in crate::http) is_platform: bool,
+}
+
+impl AuditMark {
+    async fn for_route(policy: AuditPolicy, request: &mut Request) -> Option<Self> {
+        let secret = match policy {
+            AuditPolicy::Unaudited => return None,
+            AuditPolicy::Request => None,
+            AuditPolicy::SecretOperation(operation) => {
+                let params = request.extract_parts::<RawPathParams>().await.ok();
+                let find_name = |params: &RawPathParams| {
+                    let mut params = params.iter();
+                    let name = params.find(|(key, _)| SECRET_NAME_PARAMS.contains(key));
+                    name.map(|(_, name)| name.to_owned())
+                };
+                let name = params.as_ref().and_then(find_name);
+                Some(SecretAuditContext::new(operation, name.as_deref()))
+            }
+        };
+        if let Some(context) = &secret {
+            request.extensions_mut().insert(context.clone());
+        }
+        let path = request.extensions().get::<MatchedPath>();
+        let path = path.map_or("", MatchedPath::as_str);
+        Some(Self {
+            route: format!("{} {path}", request.method()).into(),
+            secret,
+            is_platform: false,
+        })
+    }
+}
+
+/// Path parameters that contain the name of a secret.
+const SECRET_NAME_PARAMS: [&str; 2] = ["credential", "name"];
+
+/// Maximum body size of the route of a request.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct MaxBody(pub(in crate::http) ByteSize);
+
+impl RouteAccess {
+    /// Checks that a caller has the required access.
+    fn authorize_caller(self, caller: &Caller) -> Result<(), HttpError> {
+        let scopes = match self {
+            Self::Open => return Ok(()),
+            Self::Identity => {
+                return caller.as_ref().map(drop).map_err(HttpError::clone);
+            }
+            Self::AnyOf(scopes) => scopes,
+            Self::Internal(scope) => {
+                let is_allowed = |identity: &CallerIdentity| {
+                    // Only the operator grants internal scopes. Every tenant has admins, who have
+                    // no rights on the platform as a whole. A local developer presents no
+                    // credential, and internal routes require one.
+                    identity.0.is_authenticated
+                        && identity.allows_scope(scope)
+                        && (scope.is_internal() || identity.is_operator())
+                };
+                return match caller {
+                    Ok(identity) if is_allowed(identity) => Ok(()),
+                    // A temporary failure: the credential may be valid, so the caller can retry.
+                    Err(error) if !error.is_access_denied() => Err(error.clone()),
+                    Ok(_) | Err(_) => Err(internal_token::internal_token_required()),
+                };
+            }
+        };
+        let identity = caller.as_ref().map_err(HttpError::clone)?;
+        if scopes.iter().any(|scope| identity.allows_scope(*scope)) {
+            return Ok(());
+        }
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        Err(HttpError::new(
+            ErrorCode::Forbidden,
+            format!("this requires the scope {}", names.join(" or ")),
+        ))
+    }
+}
+
+impl RouteRules {
+    /// Checks that a request has the required access. Returns true if the token of the internal API
+    /// granted it.
+    fn authorize_request(&self, caller: &Caller, headers: &HeaderMap) -> Result<bool, HttpError> {
+        let has_command_token = |caller: &CallerIdentity| caller.command_token().is_some();
+        if !self.accepts_command_token && caller.as_ref().is_ok_and(has_command_token) {
+            let text = "a command token grants access only to the routes of its command";
+            return Err(HttpError::new(ErrorCode::Forbidden, text));
+        }
+        match self.access {
+            RouteAccess::Internal(_)
+                if internal_token::check_internal_token(self.internal, headers)? =>
+            {
+                Ok(true)
+            }
+            RouteAccess::Internal(_)
+            | RouteAccess::Open
+            | RouteAccess::Identity
+            | RouteAccess::AnyOf(_) => self.access.authorize_caller(caller).map(|()| false),
+        }
+    }
+}
+
+/// Middleware of a route: authorizes the request, marks it for the audit log, and counts it.
+pub(in crate::http) async fn authorize_route(
+    State(rules): State<RouteRules>,
+    Extension(caller): Extension<Caller>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    let is_write = !request.method().is_safe();
+    record_execution_id(rules.route, &mut request).await;
+    let mut audit_mark = AuditMark::for_route(rules.audit_policy, &mut request).await;
+    let mut response = match rules.authorize_request(&caller, request.headers()) {
+        Ok(is_platform) => {
+            if let Some(audit_mark) = &mut audit_mark {
+                audit_mark.is_platform = is_platform;
+            }
+            request.extensions_mut().insert(MaxBody(rules.max_body));
+            idempotency::run_idempotent(rules.route, request, next).await
+        }
+        Err(error) => {
+            // Temporary failures, such as rate limits, are not authorization failures.
+            if error.is_access_denied() {
+                rules.metrics.count_auth_failure();
+            }
+            error.into_response()
+        }
+    };
+    if let Some(audit_mark) = audit_mark {
+        response.extensions_mut().insert(audit_mark);
+    }
+    let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+    rules.metrics.record_http_request(rules.route, is_write, status, elapsed);
+    response
+}
+
+/// Records the execution id of the path in the span of the request.
+async fn record_execution_id(route: &str, request: &mut Request) {
+    if !route.contains("{execution_id}") {
+        return;
+    }
+    let Some(span) = request.extensions().get::<Span>().cloned() else {
+        return;
+    };
+    let params = request.extract_parts::<RawPathParams>().await.ok();
+    let mut params = params.iter().flat_map(RawPathParams::iter);
+    let id = params.find(|(key, _)| *key == "execution_id");
+    // Record only valid ids: other text could have any length and content.
+    if let Some(Ok(id)) = id.map(|(_, id)| id.parse::<ExecutionId>()) {
+        span.record("execution_id", tracing::field::display(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_listed_scope_is_enough() {
+        let developer: Caller = Ok(CallerIdentity::local_developer());
+        let either = RouteAccess::AnyOf(&[Scope::Admin, Scope::ExecRead]);
+        assert!(either.authorize_caller(&developer).is_ok());
+        let result = RouteAccess::AnyOf(&[Scope::Admin]).authorize_caller(&developer);
+        assert_eq!(result.unwrap_err().into_response().status(), 403);
+        let unauthenticated: Caller = Err(HttpError::new(ErrorCode::Unauthenticated, "no token"));
+        assert_eq!(
+            either.authorize_caller(&unauthenticated).unwrap_err().into_response().status(),
+            401
+        );
+        assert!(RouteAccess::Open.authorize_caller(&unauthenticated).is_ok());
+    }
+
+    /// A publisher retries after a temporary failure, but stops after an authorization failure.
+    #[test]
+    fn internal_routes_report_temporary_failures() {
+        let internal = RouteAccess::Internal(Scope::InternalOutbox);
+        let status = |code: ErrorCode| {
+            let caller: Caller = Err(HttpError::new(code, "reason"));
+            let error = internal.authorize_caller(&caller).unwrap_err();
+            error.into_response().status().as_u16()
+        };
+        for (code, expected) in [
+            (ErrorCode::Unauthenticated, 403),
+            (ErrorCode::TokenExpired, 403),
+            (ErrorCode::Forbidden, 403),
+            (ErrorCode::RateLimited, 429),
+            (ErrorCode::StoreUnavailable, 503),
+        ] {
+            assert_eq!(status(code), expected, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Credentials of a request: a token, or a local connection in development mode.
+//!
+//! A developer is a user of the machine that the server listens on. A web page that this user opens
+//! in a browser must not get the same rights. Therefore the request must also name this machine as
+//! its host, which a page behind DNS rebinding cannot do, and must not come from a page of another
+//! origin, unless the operator lists that origin.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::{AUTHORIZATION, FORWARDED, HOST, HeaderName, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use noetl_types::ErrorCode;
+
+use super::cors::AllowedOrigins;
+use crate::http::http_error::HttpError;
+
+/// Headers that proxies add. Behind a proxy on this machine, every client appears to be local.
+const PROXY_HEADERS: [HeaderName; 4] = [
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// Reads the token of a request: after `Bearer`, or as the password of `Basic`, so that a client
+/// can put it into a URL.
+pub(in crate::http) fn request_token(
+    headers: &HeaderMap,
+) -> Result<Option<PresentedToken>, HttpError> {
+    let invalid_header = || {
+        let text = "invalid Authorization header: send `Bearer TOKEN`, or `Basic` with the token as the \
+             password";
+        HttpError::new(ErrorCode::Unauthenticated, text)
+    };
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let header = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(header), None) => header.to_str().map_err(|_| invalid_header())?,
+        (Some(_), Some(_)) => return Err(invalid_header()),
+    };
+    let (scheme, rest) = header.split_once(' ').ok_or_else(invalid_header)?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(Some(PresentedToken(rest.to_owned())));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(invalid_header());
+    }
+    let decoded = BASE64_STANDARD.decode(rest).map_err(|_| invalid_header())?;
+    let decoded = String::from_utf8(decoded).map_err(|_| invalid_header())?;
+    let (_, password) = decoded.split_once(':').ok_or_else(invalid_header)?;
+    Ok(Some(PresentedToken(password.to_owned())))
+}
+
+/// A token or command token as it was sent. It is a secret, so it does not implement `Debug`.
+pub(in crate::http) struct PresentedToken(String);
+
+impl PresentedToken {
+    pub(in crate::http) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    pub(in crate::http) fn expose_secret(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Checks that a request comes from a local program, or from a page that may act as one.
+pub(in crate::http) fn check_developer(
+    peer: SocketAddr,
+    uri: &Uri,
+    headers: &HeaderMap,
+    origins: &AllowedOrigins,
+) -> Result<(), HttpError> {
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err(HttpError::new(
+            ErrorCode::Unauthenticated,
+            "requests from other machines must be authenticated: send the header Authorization: Bearer TOKEN",
+        ));
+    }
+    if PROXY_HEADERS.iter().any(|name| headers.contains_key(name)) {
+        return Err(HttpError::new(
+            ErrorCode::Unauthenticated,
+            "requests through a proxy must be authenticated: send the header Authorization: Bearer TOKEN",
+        ));
+    }
+    let Some(host) = request_host(uri, headers).filter(|host| is_loopback_host(host.host())) else {
+        return Err(HttpError::new(
+            ErrorCode::Forbidden,
+            "the Host header does not name this machine: use localhost or a loopback address",
+        ));
+    };
+    check_page_origin(&HTTP_ORIGIN, &host, headers, origins)
+}
+
+/// Checks that a request comes from no page, or from a page that may use the client certificate of
+/// its user: a browser presents the certificate for requests of every page.
+pub(in crate::http) fn check_certificate_origin(
+    uri: &Uri,
+    headers: &HeaderMap,
+    origins: &AllowedOrigins,
+) -> Result<(), HttpError> {
+    match request_host(uri, headers) {
+        Some(host) => check_page_origin(&HTTPS_ORIGIN, &host, headers, origins),
+        None if headers.contains_key(ORIGIN) => Err(cross_origin_error()),
+        None => Ok(()),
+    }
+}
+
+/// Scheme of an origin.
+struct OriginScheme {
+    prefix: &'static [u8],
+    default_port: u16,
+}
+
+const HTTP_ORIGIN: OriginScheme = OriginScheme { prefix: b"http://", default_port: 80 };
+const HTTPS_ORIGIN: OriginScheme = OriginScheme { prefix: b"https://", default_port: 443 };
+
+fn check_page_origin(
+    scheme: &OriginScheme,
+    host: &Authority,
+    headers: &HeaderMap,
+    origins: &AllowedOrigins,
+) -> Result<(), HttpError> {
+    let mut values = headers.get_all(ORIGIN).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(()),
+        (Some(origin), None)
+            if is_same_origin(origin.as_bytes(), scheme, host)
+                || origins.allows_request(headers) =>
+        {
+            Ok(())
+        }
+        (Some(_), _) => Err(cross_origin_error()),
+    }
+}
+
+fn cross_origin_error() -> HttpError {
+    HttpError::new(
+        ErrorCode::Forbidden,
+        "cross-origin request: the origin is not in NOETL_CORS_ORIGINS",
+    )
+}
+
+/// Host of a request. `None` if the host is missing or ambiguous.
+fn request_host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let header_host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Some(Authority::try_from(host.as_bytes()).ok()?),
+        (None, _) => None,
+        (Some(_), Some(_)) => return None,
+    };
+    // A request target in absolute form contains the host, which takes precedence.
+    uri.authority().cloned().or(header_host)
+}
+
+fn is_loopback_host(host: &str) -> bool {
+    let unbracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if let Ok(address) = unbracketed.unwrap_or(host).parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    let host = host.to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// True if an origin is this server.
+fn is_same_origin(origin: &[u8], scheme: &OriginScheme, host: &Authority) -> bool {
+    let Some(origin) = origin.strip_prefix(scheme.prefix) else {
+        return false;
+    };
+    let Ok(origin) = Authority::try_from(origin) else {
+        return false;
+    };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(scheme.default_port);
+    origin.host().eq_ignore_ascii_case(host.host()) && port(&origin) == port(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    fn developer_status(
+        peer: &str,
+        uri: &str,
+        header_values: &[(&'static str, &'static str)],
+    ) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in header_values {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        let origins = AllowedOrigins::parse_list("http://localhost:5173").unwrap();
+        let (peer, uri) = (peer.parse().unwrap(), uri.parse().unwrap());
+        match check_developer(peer, &uri, &headers, &origins) {
+            Ok(()) => 200,
+            Err(error) => error.into_response().status().as_u16(),
+        }
+    }
+
+    #[test]
+    fn accepts_local_developer() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8082",
+            "app.localhost:80",
+            "127.0.0.1",
+            "127.1.2.3:9",
+            "[::1]:8082",
+        ] {
+            assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 200, "{host}");
+        }
+        assert_eq!(developer_status("[::1]:5", "/", &[("host", "localhost")]), 200);
+        assert_eq!(developer_status("[::ffff:127.0.0.1]:5", "/", &[("host", "localhost")]), 200);
+        assert_eq!(developer_status("10.0.0.7:5", "/", &[("host", "localhost")]), 401);
+    }
+
+    #[test]
+    fn rejects_rebound_host_name() {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "10.0.0.7:8082",
+            "user@evil.example",
+            "[::1",
+            "",
+        ] {
+            assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 403, "{host}");
+        }
+        assert_eq!(developer_status("127.0.0.1:5", "/", &[]), 403);
+        let twice = [("host", "localhost"), ("host", "localhost")];
+        assert_eq!(developer_status("127.0.0.1:5", "/", &twice), 403);
+        let uri = "http://evil.example/api";
+        assert_eq!(developer_status("127.0.0.1:5", uri, &[("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn rejects_proxied_developer() {
+        for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"] {
+            let headers = [("host", "localhost"), (name, "127.0.0.1")];
+            assert_eq!(developer_status("127.0.0.1:5", "/", &headers), 401, "{name}");
+        }
+    }
+
+    #[test]
+    fn rejects_unlisted_origin() {
+        let status_with_origin = |origin| {
+            developer_status("127.0.0.1:5", "/", &[("host", "localhost:8082"), ("origin", origin)])
+        };
+        assert_eq!(status_with_origin("http://localhost:8082"), 200);
+        assert_eq!(status_with_origin("http://localhost:5173"), 200, "listed by the operator");
+        for foreign in [
+            "http://localhost:3000",
+            "http://localhost",
+            "https://localhost:8082",
+            "http://127.0.0.1:8082",
+            "http://evil.example",
+            "null",
+            "",
+        ] {
+            assert_eq!(status_with_origin(foreign), 403, "{foreign}");
+        }
+        let plain = [("host", "localhost"), ("origin", "http://localhost:80")];
+        assert_eq!(developer_status("127.0.0.1:5", "/", &plain), 200);
+    }
+
+    /// A browser presents the client certificate for requests of every page.
+    #[test]
+    fn rejects_certificate_from_unlisted_origin() {
+        let accepts_origins = |origins: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.append(HOST, HeaderValue::from_static("noetl.example:8443"));
+            for origin in origins {
+                headers.append(ORIGIN, HeaderValue::from_static(origin));
+            }
+            let listed = AllowedOrigins::parse_list("https://app.example").unwrap();
+            check_certificate_origin(&Uri::from_static("/api"), &headers, &listed).is_ok()
+        };
+        assert!(accepts_origins(&[]), "programs send no Origin header");
+        assert!(accepts_origins(&["https://noetl.example:8443"]));
+        assert!(accepts_origins(&["https://app.example"]), "listed by the operator");
+        for foreign in [
+            &["https://evil.example"][..],
+            &["http://noetl.example:8443"],
+            &["https://noetl.example"],
+            &["null"],
+            &["https://noetl.example:8443", "https://evil.example"],
+        ] {
+            assert!(!accepts_origins(foreign), "{foreign:?}");
+        }
+        let mut without_host = HeaderMap::new();
+        let is_accepted = |headers: &HeaderMap| {
+            check_certificate_origin(&Uri::from_static("/api"), headers, &AllowedOrigins::default())
+                .is_ok()
+        };
+        assert!(is_accepted(&without_host));
+        without_host.append(ORIGIN, HeaderValue::from_static("https://noetl.example"));
+        assert!(!is_accepted(&without_host));
+    }
+
+    fn parse_authorization(values: &[&'static str]) -> Result<Option<String>, u16> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+        }
+        let token = request_token(&headers);
+        token
+            .map(|token| token.map(|token| token.expose_secret().to_owned()))
+            .map_err(|error| error.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn reads_token_from_bearer_and_basic() {
+        assert_eq!(parse_authorization(&[]), Ok(None));
+        let token = || Ok(Some("noetl_a_b".to_owned()));
+        assert_eq!(parse_authorization(&["Bearer noetl_a_b"]), token());
+        assert_eq!(parse_authorization(&["bearer  noetl_a_b "]), token());
+        // user:noetl_a_b
+        assert_eq!(parse_authorization(&["Basic dXNlcjpub2V0bF9hX2I="]), token());
+        for wrong in ["Bearer", "noetl_a_b", "Digest x", "Basic !", "Basic dXNlcg=="] {
+            assert_eq!(parse_authorization(&[wrong]), Err(401), "{wrong}");
+        }
+        assert_eq!(parse_authorization(&["Bearer a", "Bearer a"]), Err(401));
+    }
+}

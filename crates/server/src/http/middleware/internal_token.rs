@@ -1,0 +1,136 @@
+//! The token of the internal API.
+//!
+//! Its owner acts for the platform: it publishes, copies and purges. Therefore only the digest of
+//! the token is stored, and the comparison takes constant time.
+
+use std::fmt;
+use std::hint::black_box;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use noetl_types::{Digest, ErrorCode, sha256};
+
+use crate::http::http_error::HttpError;
+
+/// Minimum length of a token that cannot be guessed.
+const MIN_TOKEN_CHARS: usize = 16;
+
+/// Digest of the token of the internal API.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct InternalToken {
+    digest: Digest,
+    is_short: bool,
+}
+
+impl InternalToken {
+    /// Creates the digest of a token.
+    pub fn new(token: &str) -> Self {
+        Self { digest: sha256(token), is_short: token.chars().count() < MIN_TOKEN_CHARS }
+    }
+
+    /// True if the token is short enough to be guessed.
+    pub fn is_short(self) -> bool {
+        self.is_short
+    }
+
+    /// True if a text is the token. Compares complete digests, so the duration reveals neither the
+    /// length of the token nor the position of a difference.
+    fn matches_secret(self, guess: &str) -> bool {
+        let guess = sha256(guess);
+        let pairs = self.digest.as_bytes().iter().zip(guess.as_bytes());
+        black_box(pairs.fold(0, |differences, (own, other)| differences | (own ^ other))) == 0
+    }
+}
+
+/// Omits the digest.
+impl fmt::Debug for InternalToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InternalToken")
+    }
+}
+
+/// Returns true if a request has the token. Fails if no token is configured.
+pub(in crate::http) fn check_internal_token(
+    token: Option<InternalToken>,
+    headers: &HeaderMap,
+) -> Result<bool, HttpError> {
+    let Some(token) = token else {
+        return Err(HttpError::new(
+            ErrorCode::NotReady,
+            "the internal API is disabled: start the server with NOETL_INTERNAL_API_TOKEN",
+        ));
+    };
+    Ok(request_secret(headers).is_some_and(|guess| token.matches_secret(&guess)))
+}
+
+/// Creates the error for a request without the token.
+pub(in crate::http) fn internal_token_required() -> HttpError {
+    HttpError::new(
+        ErrorCode::Forbidden,
+        "this requires the header Authorization: Bearer with the value of NOETL_INTERNAL_API_TOKEN",
+    )
+}
+
+/// Reads the secret of a request: a bearer token, or the password of any user.
+fn request_secret(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
+    pair.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn accepts_authorization(authorization: &[&'static str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for value in authorization {
+            headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+        }
+        check_internal_token(Some(InternalToken::new("open sesame")), &headers).unwrap()
+    }
+
+    #[test]
+    fn reads_token_from_bearer_and_basic() {
+        assert!(accepts_authorization(&["Bearer open sesame"]));
+        assert!(accepts_authorization(&["bearer open sesame"]));
+        // keda:open sesame
+        assert!(accepts_authorization(&["Basic a2VkYTpvcGVuIHNlc2FtZQ=="]));
+        for wrong in [
+            "Bearer open sesam",
+            "Bearer Open Sesame",
+            "Bearer open sesame!",
+            "Bearer",
+            "Basic open sesame",
+            "Basic b3BlbiBzZXNhbWU=",
+            "open sesame",
+            "",
+        ] {
+            assert!(!accepts_authorization(&[wrong]), "{wrong}");
+        }
+        assert!(!accepts_authorization(&[]));
+        assert!(!accepts_authorization(&["Bearer open sesame", "Bearer open sesame"]));
+    }
+
+    #[test]
+    fn debug_output_omits_token() {
+        let token = InternalToken::new("open sesame");
+        assert_eq!(format!("{token:?}"), "InternalToken");
+        assert!(check_internal_token(None, &HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! Catalog: playbooks and other definitions.
+
+use axum::response::{IntoResponse as _, Response};
+use noetl_api::catalog::{
+    AgentListRequest, ArchiveResponse, CatalogList, CatalogListRequest, CatalogResource,
+    CatalogResourceRequest, ContentRequest, PlaybookContent, RegisterBatchRequest,
+    RegisterBatchResponse, RegisterRequest, RegisterResponse, RestoreRequest, ValidationReport,
+};
+use noetl_api::execute::VersionSelector;
+use noetl_api::paths;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, PlaybookPath, Text};
+
+use super::{CATALOG_READ, CATALOG_WRITE, MAX_BATCH_BODY_SIZE, Route, delete, get, post, put};
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::body::{JsonBody, JsonBodyOrDefault};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::middleware::access::{RouteAccess, Scope};
+use crate::http::params::{PathText, QueryParams};
+
+/// Users and workers read definitions.
+const CATALOG_READ_OR_WORKER: RouteAccess =
+    RouteAccess::AnyOf(&[Scope::CatalogRead, Scope::Worker]);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post(paths::CATALOG_REGISTER, CATALOG_WRITE, register_definition)
+            .max_body(MAX_BATCH_BODY_SIZE)
+            .audited(),
+        post(paths::CATALOG_REGISTER_BATCH, CATALOG_WRITE, register_definitions)
+            .max_body(MAX_BATCH_BODY_SIZE)
+            .audited(),
+        put(paths::CATALOG_CONTENT, CATALOG_WRITE, put_definition_content)
+            .max_body(MAX_BATCH_BODY_SIZE)
+            .audited(),
+        put(paths::CATALOG_PLAYBOOK, CATALOG_WRITE, register_definition)
+            .max_body(MAX_BATCH_BODY_SIZE)
+            .audited(),
+        delete(paths::CATALOG_PLAYBOOK_BY_ID, CATALOG_WRITE, archive_definition).audited(),
+        post(paths::CATALOG_RESTORE, CATALOG_WRITE, restore_definition).audited(),
+        post(paths::CATALOG_VALIDATE, CATALOG_READ, validate_definition)
+            .max_body(MAX_BATCH_BODY_SIZE),
+        get(paths::CATALOG_CONTENT, CATALOG_READ, get_definition_content),
+        post(paths::CATALOG_LIST, CATALOG_READ, list_definitions),
+        get(paths::CATALOG_LIST_KIND, CATALOG_READ, list_definition_paths),
+        post(paths::CATALOG_AGENTS, CATALOG_READ, list_agents),
+        post(paths::CATALOG_RESOURCE, CATALOG_READ_OR_WORKER, get_definition),
+        get(paths::CATALOG_DETAIL, CATALOG_READ, get_definition_view),
+    ]
+}
+
+/// Registers a definition, or validates it with `dry_run`.
+async fn register_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<RegisterRequest>,
+) -> Result<JsonResponse<RegisterResponse>, HttpError> {
+    let is_admin = app.identity.allows_scope(Scope::Admin);
+    Ok(JsonResponse(app.runtime.register_with_role(request, is_admin).await?))
+}
+
+/// Registers several definitions, each independently.
+async fn register_definitions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(batch): JsonBody<RegisterBatchRequest>,
+) -> Result<JsonResponse<RegisterBatchResponse>, HttpError> {
+    let is_admin = app.identity.allows_scope(Scope::Admin);
+    let response = app.runtime.register_definitions(batch, is_admin).await?;
+    Ok(JsonResponse(response))
+}
+
+/// Lists definitions.
+async fn list_definitions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<CatalogListRequest>,
+) -> Result<JsonResponse<CatalogList>, HttpError> {
+    Ok(JsonResponse(app.runtime.list_definitions(request).await?))
+}
+
+/// Lists the paths of the definitions of a kind.
+async fn list_definition_paths(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(kind): PathText,
+) -> Result<JsonResponse<Vec<PlaybookPath>>, HttpError> {
+    Ok(JsonResponse(app.runtime.definition_paths(&kind).await?))
+}
+
+/// Lists the definitions of agents.
+async fn list_agents(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<AgentListRequest>,
+) -> Result<JsonResponse<CatalogList>, HttpError> {
+    Ok(JsonResponse(app.runtime.find_agents(request).await?))
+}
+
+fn required_playbook_id(params: &mut QueryParams) -> Result<Text, HttpError> {
+    let missing = || HttpError::new(ErrorCode::BadQuery, "playbook_id is missing");
+    params.text_param("playbook_id")?.ok_or_else(missing)
+}
+
+/// Returns the source text of a playbook.
+async fn get_definition_content(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<PlaybookContent>, HttpError> {
+    let name = required_playbook_id(&mut params)?;
+    Ok(JsonResponse(app.runtime.definition_content(&name).await?))
+}
+
+/// Registers a text as the next version of a playbook.
+async fn put_definition_content(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+    JsonBody(request): JsonBody<ContentRequest>,
+) -> Result<JsonResponse<RegisterResponse>, HttpError> {
+    let (name, is_admin) =
+        (required_playbook_id(&mut params)?, app.identity.allows_scope(Scope::Admin));
+    let replaced = app.runtime.replace_definition_content(&name, request, is_admin);
+    Ok(JsonResponse(replaced.await?))
+}
+
+/// Validates a playbook without storing it.
+async fn validate_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<ContentRequest>,
+) -> Result<JsonResponse<ValidationReport>, HttpError> {
+    Ok(JsonResponse(app.runtime.validate_content(request).await?))
+}
+
+/// Archives a playbook.
+async fn archive_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(name): PathText,
+) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.archive_definition(&name).await?))
+}
+
+/// Restores an archived definition.
+async fn restore_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<RestoreRequest>,
+) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
+    let restored = app.runtime.restore_definition(request.path).await?;
+    Ok(JsonResponse(restored))
+}
+
+/// Returns the versions or the UI schema of a definition, selected by the last path segment.
+async fn get_definition_view(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(address): PathText,
+    mut params: QueryParams,
+) -> Result<Response, HttpError> {
+    let not_found = || HttpError::new(ErrorCode::NotFound, "not found: no such path");
+    let (path, view) = address.rsplit_once('/').ok_or_else(not_found)?;
+    let path = PlaybookPath::new(path).map_err(|_| not_found())?;
+    match view {
+        "ui_schema" => {
+            let request = CatalogResourceRequest {
+                catalog_id: None,
+                path: Some(path),
+                version: params.text_param("version")?.map(VersionSelector::Label),
+            };
+            let schema = app.runtime.ui_schema(request).await?;
+            Ok(JsonResponse(schema).into_response())
+        }
+        "versions" => {
+            let limit = params.page_limit("limit", PageLimit::default())?;
+            let cursor = params.text_param("cursor")?;
+            params.reject_unknown()?;
+            let versions = app.runtime.definition_versions(path, limit, cursor);
+            Ok(JsonResponse(versions.await?).into_response())
+        }
+        _ => Err(not_found()),
+    }
+}
+
+/// Returns a definition.
+async fn get_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<CatalogResourceRequest>,
+) -> Result<JsonResponse<CatalogResource>, HttpError> {
+    if request.catalog_id.is_none() && !app.identity.allows_scope(Scope::CatalogRead) {
+        let text =
+            "a worker can read only definitions of its commands: send catalog_id instead of path";
+        return Err(HttpError::new(ErrorCode::Forbidden, text));
+    }
+    Ok(JsonResponse(app.runtime.catalog_item(request).await?))
+}

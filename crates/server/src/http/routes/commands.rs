@@ -1,0 +1,64 @@
+//! Protocol of workers: lease, heartbeat and report of commands.
+
+use noetl_api::command::{
+    HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
+};
+use noetl_api::paths;
+use noetl_types::ErrorCode;
+use noetl_types::limits::MAX_LONG_POLL_WAIT;
+
+use super::{MAX_REPORT_BODY_SIZE, Route, WORKER, post};
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::body::JsonBody;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post(paths::COMMANDS_LEASE, WORKER, lease_commands),
+        post(paths::COMMANDS_HEARTBEAT, WORKER, renew_leases),
+        post(paths::COMMANDS_REPORT, WORKER, report_commands).max_body(MAX_REPORT_BODY_SIZE),
+    ]
+}
+
+/// Leases commands to a worker. A waiting request gets an empty answer when the server stops.
+async fn lease_commands(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<LeaseRequest>,
+) -> Result<JsonResponse<LeaseResponse>, HttpError> {
+    check_wait_ms("/wait_ms", request.wait_ms)?;
+    tokio::select! {
+        // Leased commands are delivered even if the server stops.
+        biased;
+        response = app.runtime.lease_commands(request) => Ok(JsonResponse(response?)),
+        () = app.shutdown.cancelled() => Ok(JsonResponse(LeaseResponse::default())),
+    }
+}
+
+/// Renews the leases of commands.
+async fn renew_leases(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<HeartbeatRequest>,
+) -> Result<JsonResponse<HeartbeatResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.renew_leases(request).await?))
+}
+
+/// Processes reports about commands, and leases the next ones.
+async fn report_commands(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<ReportRequest>,
+) -> Result<JsonResponse<ReportResponse>, HttpError> {
+    if let Some(lease) = &request.lease {
+        check_wait_ms("/lease/wait_ms", lease.wait_ms)?;
+    }
+    Ok(JsonResponse(app.runtime.process_reports(request).await?))
+}
+
+fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {
+    let max = MAX_LONG_POLL_WAIT.as_ms();
+    if wait_ms <= max {
+        return Ok(());
+    }
+    let message = format!("{wait_ms} is out of range 0..{max}");
+    Err(HttpError::at_pointer(ErrorCode::OutOfRange, pointer, message))
+}

@@ -1,0 +1,148 @@
+//! Credentials.
+
+use noetl_api::credential::{
+    CredentialDeleteResponse, CredentialList, CredentialPutRequest, CredentialRequest,
+    CredentialView, KeyStatus, RotationRequest, RotationSummary, SealedCredential, WalletRotation,
+};
+use noetl_api::paths;
+use noetl_types::{ErrorCode, SecretOperation, WorkerId};
+
+use super::{CRED_ADMIN_OR_WORKER, CRED_USE_OR_WORKER, Route, delete, get, post};
+use crate::http::authorized_runtime::{AuthorizedRuntime, PlatformRuntime};
+use crate::http::body::{JsonBody, JsonBodyOrDefault};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::middleware::access::{RouteAccess, Scope};
+use crate::http::params::{PathText, QueryParams};
+
+const CRED_USE: RouteAccess = RouteAccess::AnyOf(&[Scope::CredUse]);
+const CRED_ADMIN: RouteAccess = RouteAccess::AnyOf(&[Scope::CredAdmin]);
+const WALLET: RouteAccess = RouteAccess::Internal(Scope::CredAdmin);
+
+pub(super) fn routes() -> Vec<Route> {
+    use SecretOperation::{Delete, Inspect, IssueSealed, Rotate, Set};
+    vec![
+        get(paths::CREDENTIALS, CRED_USE, list_credentials),
+        post(paths::CREDENTIALS, CRED_ADMIN, put_credential).secret_audited(Set),
+        // Serves metadata, admin reads and worker reads. The handler sets the operation.
+        get(paths::CREDENTIAL, CRED_USE_OR_WORKER, get_credential)
+            .secret_audited(Inspect)
+            .accepts_command_token(),
+        get(paths::CREDENTIAL_SEALED, CRED_ADMIN_OR_WORKER, get_sealed_credential)
+            .secret_audited(IssueSealed),
+        delete(paths::CREDENTIAL, CRED_ADMIN, delete_credential).secret_audited(Delete),
+        post(paths::ROTATE_KEYS, CRED_ADMIN, rotate_credentials).secret_audited(Rotate),
+        post(paths::WALLET_ROTATE, WALLET, rotate_wallet).secret_audited(Rotate),
+        get(paths::WALLET_KEY_STATUS, WALLET, get_key_status),
+    ]
+}
+
+/// Stores a credential.
+async fn put_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<CredentialPutRequest>,
+) -> Result<JsonResponse<CredentialView>, HttpError> {
+    Ok(JsonResponse(app.runtime.put_credential(request).await?))
+}
+
+/// Lists credentials without their secrets.
+async fn list_credentials(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<CredentialList>, HttpError> {
+    let (kind, text) = (params.text_param("type")?, params.text_param("q")?);
+    Ok(JsonResponse(app.runtime.list_credentials(kind, text).await?))
+}
+
+/// Returns a credential. Only credential admins and workers that need it get the secret.
+async fn get_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+    mut params: QueryParams,
+) -> Result<JsonResponse<CredentialView>, HttpError> {
+    let include_data = params.bool_param("include_data")?.unwrap_or(false);
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let worker_id = params.parse_param("worker_id", str::parse::<WorkerId>)?;
+    if let Some(command_token) = app.identity.command_token() {
+        let credential =
+            app.runtime.command_credential(command_token, execution_id, &key, include_data);
+        return Ok(JsonResponse(credential.await?));
+    }
+    if !include_data {
+        return Ok(JsonResponse(app.runtime.get_credential(&key).await?));
+    }
+    app.runtime.add_secret_facts(|facts| facts.operation = SecretOperation::Read);
+    let credential = match (execution_id, worker_id) {
+        (Some(execution_id), Some(worker_id)) if app.identity.allows_scope(Scope::Worker) => {
+            let request = CredentialRequest { name: key.into(), execution_id, worker_id };
+            app.runtime.issue_credential(request).await?
+        }
+        _ if app.identity.allows_scope(Scope::CredAdmin) => {
+            app.runtime.reveal_credential(&key).await?
+        }
+        _ => return Err(secret_access_denied()),
+    };
+    Ok(JsonResponse(credential))
+}
+
+/// Returns a credential, encrypted for the public key of a worker.
+async fn get_sealed_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+    mut params: QueryParams,
+) -> Result<JsonResponse<SealedCredential>, HttpError> {
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let Some(worker_id) = params.parse_param("worker_id", str::parse::<WorkerId>)? else {
+        let text = "worker_id is missing: the secret is encrypted for this worker";
+        return Err(HttpError::new(ErrorCode::BadQuery, text));
+    };
+    let sealed = match execution_id {
+        Some(execution_id) if app.identity.allows_scope(Scope::Worker) => {
+            let request = CredentialRequest { name: key.into(), execution_id, worker_id };
+            app.runtime.issue_sealed_credential(request).await?
+        }
+        _ if app.identity.allows_scope(Scope::CredAdmin) => {
+            let sealed = app.runtime.reveal_sealed_credential(&key, &worker_id, execution_id);
+            sealed.await?
+        }
+        _ => return Err(secret_access_denied()),
+    };
+    Ok(JsonResponse(sealed))
+}
+
+/// Deletes a credential.
+async fn delete_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+) -> Result<JsonResponse<CredentialDeleteResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.delete_credential(&key).await?))
+}
+
+/// Encrypts the secrets of the tenant with the current key.
+async fn rotate_credentials(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
+) -> Result<JsonResponse<RotationSummary>, HttpError> {
+    Ok(JsonResponse(app.runtime.rotate_credentials(request).await?))
+}
+
+/// Encrypts the secrets of all tenants with the current key.
+async fn rotate_wallet(
+    PlatformRuntime(runtime): PlatformRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
+) -> Result<JsonResponse<WalletRotation>, HttpError> {
+    Ok(JsonResponse(runtime.rotate_all_tenants(request).await?))
+}
+
+/// Returns the number of secrets per encryption key.
+async fn get_key_status(
+    PlatformRuntime(runtime): PlatformRuntime,
+) -> Result<JsonResponse<KeyStatus>, HttpError> {
+    Ok(JsonResponse(runtime.key_status().await?))
+}
+
+fn secret_access_denied() -> HttpError {
+    let text = "reading a secret requires the scope cred:admin, or the scope worker with execution_id and \
+        worker_id";
+    HttpError::new(ErrorCode::Forbidden, text)
+}

@@ -1,0 +1,66 @@
+//! Internal API of the platform: projection and retention.
+
+use axum::extract::State;
+use noetl_api::internal::{
+    AdvanceRequest, AdvanceResponse, MaterializeResponse, ProjectRequest, ProjectResponse,
+    PurgeRequest, PurgeResponse, RawEvent,
+};
+use noetl_api::paths;
+use noetl_types::Json;
+
+use super::{MAX_BATCH_BODY_SIZE, PLATFORM, PROJECT, Route, get, post};
+use crate::http::authorized_runtime::{AppState, ProjectorRuntime};
+use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::middleware::access::{RouteAccess, Scope};
+
+const RETENTION: RouteAccess = RouteAccess::Internal(Scope::InternalRetention);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post(paths::EVENTS_PROJECT, PROJECT, project_events).max_body(MAX_BATCH_BODY_SIZE),
+        post(paths::EVENTS_MATERIALIZE, PROJECT, materialize_events).max_body(MAX_BATCH_BODY_SIZE),
+        post(paths::PROJECTION_ADVANCE, PROJECT, advance_projection),
+        post(paths::CLEANUP_PURGE, RETENTION, purge_data).audited(),
+        get(paths::CELLS, PLATFORM, list_cells),
+    ]
+}
+
+/// Copies events into the log.
+async fn project_events(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    JsonBody(request): JsonBody<ProjectRequest>,
+) -> Result<JsonResponse<ProjectResponse>, HttpError> {
+    Ok(JsonResponse(runtime.project_events(request, scope).await?))
+}
+
+/// Copies events of classic workers into the log.
+async fn materialize_events(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    JsonListBody(events): JsonListBody<RawEvent>,
+) -> Result<JsonResponse<MaterializeResponse>, HttpError> {
+    let events = events.into_iter().map(|event| event.0).collect();
+    Ok(JsonResponse(runtime.materialize_events(events, scope).await?))
+}
+
+/// Updates read models from their logs.
+async fn advance_projection(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    JsonBody(request): JsonBody<AdvanceRequest>,
+) -> Result<JsonResponse<AdvanceResponse>, HttpError> {
+    Ok(JsonResponse(runtime.advance_read_models(request, scope).await?))
+}
+
+/// Deletes data beyond its retention.
+async fn purge_data(
+    State(app): State<AppState>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
+) -> Result<JsonResponse<PurgeResponse>, HttpError> {
+    Ok(JsonResponse(app.unauthenticated_runtime().purge_expired_data(request).await?))
+}
+
+/// Lists the cells. Always empty, because cells are not supported.
+async fn list_cells() -> JsonResponse<Json> {
+    JsonResponse(Json::object([("cells", Json::list([]))]))
+}

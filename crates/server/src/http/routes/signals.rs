@@ -1,0 +1,78 @@
+//! Signals and approvals.
+
+use axum::http::Uri;
+use axum::response::Response;
+use noetl_api::paths;
+use noetl_api::query::ApprovalsQuery;
+use noetl_api::signal::{
+    ApproveRequest, ApproveResponse, BroadcastResponse, SignalRequest, SignalResponse,
+};
+use noetl_types::limits::PageLimit;
+
+use super::{EXEC_READ, EXEC_RUN, Route, get, post};
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::body::JsonBody;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::json_response::page_response;
+use crate::http::middleware::access::{RouteAccess, Scope};
+use crate::http::params::{PathExecutionId, QueryParams};
+
+const EXEC_APPROVE: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecApprove]);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post(paths::EXECUTION_SIGNAL, EXEC_RUN, send_signal).audited(),
+        post(paths::SIGNALS, EXEC_RUN, broadcast_signal).audited(),
+        post(paths::EXECUTION_APPROVE, EXEC_APPROVE, submit_approval).audited(),
+        get(paths::APPROVALS, EXEC_READ, list_approvals),
+    ]
+}
+
+/// Sends a signal to an execution.
+async fn send_signal(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    JsonBody(request): JsonBody<SignalRequest>,
+) -> Result<JsonResponse<SignalResponse>, HttpError> {
+    let actor = Some(app.identity.actor());
+    let sent = app.runtime.send_signal(execution_id, actor, request).await?;
+    Ok(JsonResponse(sent))
+}
+
+/// Sends a signal to all executions that wait for it.
+async fn broadcast_signal(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<SignalRequest>,
+) -> Result<JsonResponse<BroadcastResponse>, HttpError> {
+    let actor = Some(app.identity.actor());
+    Ok(JsonResponse(app.runtime.broadcast_signal(actor, request).await?))
+}
+
+/// Submits the decision of an approval.
+async fn submit_approval(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    JsonBody(request): JsonBody<ApproveRequest>,
+) -> Result<JsonResponse<ApproveResponse>, HttpError> {
+    let actor = app.identity.actor();
+    let decided = app.runtime.submit_approval(execution_id, actor, request).await?;
+    Ok(JsonResponse(decided))
+}
+
+/// Lists open approvals.
+async fn list_approvals(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    uri: Uri,
+    mut params: QueryParams,
+) -> Result<Response, HttpError> {
+    let query = ApprovalsQuery {
+        execution_id: params.parse_param("execution_id", str::parse)?,
+        limit: Some(params.page_limit("limit", PageLimit::MAX)?),
+        cursor: params.text_param("cursor")?,
+    };
+    params.reject_unknown()?;
+    let list = app.runtime.list_approvals(query).await?;
+    let next = list.next_cursor.clone();
+    Ok(page_response(list, &uri, next.as_ref()))
+}

@@ -1,0 +1,142 @@
+//! Status of the server, and routes that are not supported.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use noetl_api::paths;
+use noetl_api::system::{
+    DashboardStatsResponse, DashboardWidgets, DatabaseCheckResponse, ServerStatus, ShardInfo,
+    WhoAmI,
+};
+use noetl_playbook::{SchemaKind, json_schema};
+use noetl_types::{ErrorCode, Text};
+
+use super::{ADMIN, EXEC_READ, Route, get, post};
+use crate::http::authorized_runtime::{AppState, AuthorizedRuntime};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
+use crate::http::middleware::access::RouteAccess;
+use crate::http::params::{PathText, QueryParams};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get(paths::DASHBOARD_STATS, EXEC_READ, get_dashboard_stats),
+        get(paths::DASHBOARD_WIDGETS, EXEC_READ, get_dashboard_widgets),
+        get(paths::SHARD_INFO, EXEC_READ, get_shard_info),
+        get(paths::WHOAMI, RouteAccess::Identity, whoami),
+        get(paths::SCHEMA, RouteAccess::Identity, get_json_schema),
+        get(paths::API_HEALTH, RouteAccess::Identity, get_health),
+        get(paths::STATUS, ADMIN, get_server_status),
+        get(paths::POOL_STATUS, ADMIN, get_server_status),
+        get(paths::DB_VALIDATE, ADMIN, validate_database),
+        post(paths::DB_INIT, ADMIN, init_database).audited(),
+        post(paths::SQL_CONSOLE, ADMIN, sql_console).audited(),
+    ]
+}
+
+/// Range of the number of shards.
+const SHARD_COUNT_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
+
+/// Returns the statistics of the dashboard.
+async fn get_dashboard_stats(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DashboardStatsResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.dashboard_stats().await?))
+}
+
+/// Returns the widgets of the dashboard.
+async fn get_dashboard_widgets(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DashboardWidgets>, HttpError> {
+    Ok(JsonResponse(app.runtime.dashboard_widgets().await?))
+}
+
+/// Returns the shard of an execution.
+async fn get_shard_info(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<ShardInfo>, HttpError> {
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let execution_id = execution_id
+        .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "execution_id is missing"))?;
+    let count = params.number_param("shard_count", SHARD_COUNT_RANGE)?;
+    Ok(JsonResponse(app.runtime.shard_info(execution_id, count)))
+}
+
+/// Returns the identity of the caller.
+async fn whoami(AuthorizedRuntime(app): AuthorizedRuntime) -> JsonResponse<WhoAmI> {
+    let (scopes, context) = (app.identity.scopes(), app.identity.auth_context());
+    JsonResponse(WhoAmI {
+        actor: app.identity.actor(),
+        tenant_id: Text::from(&context.tenant_id),
+        organization_id: Text::from(&context.organization_id),
+        scopes: scopes.map(|scope| scope.as_str().into()).collect(),
+    })
+}
+
+/// Returns the health of the server, with status 503 if it is not `ok`.
+async fn get_health(AuthorizedRuntime(app): AuthorizedRuntime) -> Response {
+    let health = app.runtime.check_health().await;
+    let is_healthy = health.status == "ok";
+    let mut response = JsonResponse(health).into_response();
+    if !is_healthy {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}
+
+/// Returns the status of the server.
+async fn get_server_status(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> JsonResponse<ServerStatus> {
+    JsonResponse(app.runtime.server_status().await)
+}
+
+/// Checks that the tables of the database exist.
+async fn validate_database(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.validate_database().await?))
+}
+
+/// Creates the tables of the database if they are missing.
+async fn init_database(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.init_database().await?))
+}
+
+/// Returns the JSON Schema of a kind of document.
+async fn get_json_schema(
+    State(app): State<AppState>,
+    PathText(document): PathText,
+) -> Result<Response, HttpError> {
+    let schema = match document.as_str() {
+        "playbook.json" => json_schema(SchemaKind::Playbook).to_string(),
+        "subscription.json" => json_schema(SchemaKind::Subscription).to_string(),
+        "config.json" => {
+            let text = "this server has no schema of its settings";
+            let schema = app.config_schema();
+            let schema = schema.ok_or_else(|| HttpError::new(ErrorCode::NotSupported, text))?;
+            schema.to_owned()
+        }
+        _ => {
+            let text =
+                "not found: available schemas are playbook.json, subscription.json and config.json";
+            return Err(HttpError::new(ErrorCode::NotFound, text));
+        }
+    };
+    Ok(typed_response(APPLICATION_JSON, schema))
+}
+
+/// Rejects SQL statements. They could not be restricted to one tenant or kept away from secrets:
+/// even a read-only transaction can call functions that switch the role.
+async fn sql_console(State(app): State<AppState>) -> HttpError {
+    if app.has_sql_console() {
+        let text = "this version has no SQL console, because statements could not be restricted to a tenant; \
+            use /api/executions, or query the database with a read-only role";
+        return HttpError::new(ErrorCode::NotSupported, text);
+    }
+    let text = "the SQL console is disabled (NOETL_SQL_CONSOLE is off), and this version does not have one";
+    HttpError::new(ErrorCode::Forbidden, text)
+}

@@ -1,0 +1,66 @@
+//! Variables of executions.
+
+use noetl_api::paths;
+use noetl_api::vars::{DeleteVariablesResponse, SetVariablesResponse, VariableList, VariableView};
+use noetl_types::JsonMap;
+
+use super::{EXEC_READ_OR_WORKER, MAX_BATCH_BODY_SIZE, Route, WORKER, delete, get, post};
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::body::JsonBody;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathExecutionId, PathVariable};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get(paths::VARS, EXEC_READ_OR_WORKER, list_variables).accepts_command_token(),
+        post(paths::VARS, WORKER, set_variables)
+            .max_body(MAX_BATCH_BODY_SIZE)
+            .accepts_command_token(),
+        delete(paths::VARS, WORKER, clear_variables).accepts_command_token(),
+        get(paths::VAR, EXEC_READ_OR_WORKER, get_variable).accepts_command_token(),
+        delete(paths::VAR, WORKER, delete_variable).accepts_command_token(),
+    ]
+}
+
+/// Lists the variables of an execution.
+async fn list_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+) -> Result<JsonResponse<VariableList>, HttpError> {
+    Ok(JsonResponse(app.runtime.list_vars(execution_id).await?))
+}
+
+/// Sets variables of an execution.
+async fn set_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    JsonBody(body): JsonBody<JsonMap>,
+) -> Result<JsonResponse<SetVariablesResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.set_vars(execution_id, body).await?))
+}
+
+/// Deletes all variables of an execution.
+async fn clear_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.delete_vars(execution_id, None).await?))
+}
+
+/// Returns a variable.
+async fn get_variable(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathVariable(execution_id, name): PathVariable,
+) -> Result<JsonResponse<VariableView>, HttpError> {
+    Ok(JsonResponse(app.runtime.get_var(execution_id, &name).await?))
+}
+
+/// Deletes a variable.
+async fn delete_variable(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathVariable(execution_id, name): PathVariable,
+) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
+    let deleted = app.runtime.delete_vars(execution_id, Some(&name));
+    Ok(JsonResponse(deleted.await?))
+}

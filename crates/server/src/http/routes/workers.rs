@@ -1,0 +1,72 @@
+//! Registration and heartbeats of workers.
+
+use noetl_api::paths;
+use noetl_api::query::PoolsQuery;
+use noetl_api::runtime::{
+    OkResponse, PoolHeartbeatResponse, PoolListResponse, RegisterWorkerRequest, RuntimeView,
+    WorkerName,
+};
+
+use super::{EXEC_READ, EXEC_RUN, Route, WORKER, delete, get, post};
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::body::JsonBody;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::QueryParams;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get(paths::POOLS, EXEC_READ, list_pools),
+        post(paths::POOL_DRAIN, EXEC_RUN, drain_worker).audited(),
+        post(paths::POOL_REGISTER, WORKER, register_worker),
+        post(paths::POOL_HEARTBEAT, WORKER, record_worker_heartbeat),
+        post(paths::POOL_DEREGISTER, WORKER, deregister_worker),
+        delete(paths::POOL_DEREGISTER, WORKER, deregister_worker),
+    ]
+}
+
+/// Registers a worker.
+async fn register_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(worker): JsonBody<RegisterWorkerRequest>,
+) -> Result<JsonResponse<RuntimeView>, HttpError> {
+    Ok(JsonResponse(app.runtime.register_worker(worker).await?))
+}
+
+/// Records the heartbeat of a worker.
+async fn record_worker_heartbeat(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(worker): JsonBody<WorkerName>,
+) -> Result<JsonResponse<PoolHeartbeatResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.record_worker_heartbeat(worker).await?))
+}
+
+/// Deregisters a worker.
+async fn deregister_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(worker): JsonBody<WorkerName>,
+) -> Result<JsonResponse<OkResponse>, HttpError> {
+    app.runtime.deregister_worker(worker).await?;
+    Ok(JsonResponse(OkResponse::ok()))
+}
+
+/// Drains a worker: it finishes its commands and stops.
+async fn drain_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(worker): JsonBody<WorkerName>,
+) -> Result<JsonResponse<RuntimeView>, HttpError> {
+    Ok(JsonResponse(app.runtime.drain_worker(worker).await?))
+}
+
+/// Lists workers and the load of their pools.
+async fn list_pools(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<PoolListResponse>, HttpError> {
+    let query = PoolsQuery {
+        kind: params.text_param("kind")?,
+        status: params.text_param("status")?,
+        name: params.text_param("name")?,
+    };
+    Ok(JsonResponse(app.runtime.list_pools(query).await?))
+}
