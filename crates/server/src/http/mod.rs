@@ -15,7 +15,7 @@ mod live_stream;
 mod metrics_listener;
 mod middleware;
 mod mtls;
-mod openapi;
+mod openapi_page;
 mod params;
 mod routes;
 mod serve;

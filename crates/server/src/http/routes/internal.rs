@@ -8,13 +8,14 @@ use noetl_api::internal::{
 use noetl_api::paths;
 use noetl_types::Json;
 
-use super::{MAX_BATCH_BODY_SIZE, PLATFORM, PROJECT, Route, get, post};
+use super::{MAX_BATCH_BODY_SIZE, PLATFORM, Route, get, post};
 use crate::http::authorized_runtime::{AppState, ProjectorRuntime};
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::{RouteAccess, Scope};
 
+const PROJECT: RouteAccess = RouteAccess::Internal(Scope::InternalProject);
 const RETENTION: RouteAccess = RouteAccess::Internal(Scope::InternalRetention);
 
 pub(super) fn routes() -> Vec<Route> {

@@ -37,6 +37,7 @@ use super::middleware::access::{RouteAccess, Scope};
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
 
+pub(super) use openapi::DOCUMENT as OPENAPI_DOCUMENT;
 pub(in crate::http) use table::{Route, delete, get, post, put, route_requests};
 
 /// Maximum body size of batch requests, and of requests with a playbook document.
@@ -57,7 +58,6 @@ const CRED_USE_OR_WORKER: RouteAccess =
 const CRED_ADMIN_OR_WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::CredAdmin, Scope::Worker]);
 const ADMIN: RouteAccess = RouteAccess::AnyOf(&[Scope::Admin]);
 const PLATFORM: RouteAccess = RouteAccess::Internal(Scope::Admin);
-const PROJECT: RouteAccess = RouteAccess::Internal(Scope::InternalProject);
 
 /// Builds the router of a listener.
 pub(super) fn build_router(

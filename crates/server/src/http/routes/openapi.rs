@@ -1,14 +1,21 @@
-//! The OpenAPI document and its HTML page.
+//! The OpenAPI 3.1 document of the HTTP API, and its HTML page.
+//!
+//! A test generates the document from the routes, the types of their handlers and the texts in
+//! `http/tests/openapi`, and compares it with `docs/openapi.json`, which the server embeds.
 
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_SECURITY_POLICY;
 use axum::response::Response;
+use noetl_api::paths;
 
 use super::{Route, get};
 use crate::http::json_response::{APPLICATION_JSON, typed_response};
 use crate::http::middleware::access::RouteAccess;
-use crate::http::openapi::{DOCUMENT, PAGE};
-use noetl_api::paths;
+use crate::http::openapi_page::PAGE;
+
+/// The OpenAPI document as JSON text.
+pub(in crate::http) const DOCUMENT: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 
 pub(super) fn routes() -> Vec<Route> {
     vec![

@@ -1,4 +1,4 @@
-//! Status of the server, and routes that are not supported.
+//! Status and metadata of the server.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -30,7 +30,6 @@ pub(super) fn routes() -> Vec<Route> {
         get(paths::POOL_STATUS, ADMIN, get_server_status),
         get(paths::DB_VALIDATE, ADMIN, validate_database),
         post(paths::DB_INIT, ADMIN, init_database).audited(),
-        post(paths::SQL_CONSOLE, ADMIN, sql_console).audited(),
     ]
 }
 
@@ -127,16 +126,4 @@ async fn get_json_schema(
         }
     };
     Ok(typed_response(APPLICATION_JSON, schema))
-}
-
-/// Rejects SQL statements. They could not be restricted to one tenant or kept away from secrets:
-/// even a read-only transaction can call functions that switch the role.
-async fn sql_console(State(app): State<AppState>) -> HttpError {
-    if app.has_sql_console() {
-        let text = "this version has no SQL console, because statements could not be restricted to a tenant; \
-            use /api/executions, or query the database with a read-only role";
-        return HttpError::new(ErrorCode::NotSupported, text);
-    }
-    let text = "the SQL console is disabled (NOETL_SQL_CONSOLE is off), and this version does not have one";
-    HttpError::new(ErrorCode::Forbidden, text)
 }

@@ -16,9 +16,18 @@ use crate::http::listener_kind::ListenerKind;
 use crate::http::middleware::access::{
     AuditPolicy, Caller, RouteAccess, RouteRules, authorize_route,
 };
-use crate::http::openapi::Described;
 use crate::http::settings::HttpSettings;
+#[cfg(test)]
+use crate::http::tests::openapi::shape::{Described, HandlerShape};
 use crate::metrics::Metrics;
+
+/// A handler that the OpenAPI document can describe. Tests require a JSON Schema for its body and
+/// its response.
+#[cfg(not(test))]
+pub(in crate::http) trait Described<T> {}
+
+#[cfg(not(test))]
+impl<H, T> Described<T> for H {}
 
 /// Paths of the internal API. The public listener answers 404 for them if the internal API has a
 /// separate listener.
@@ -36,7 +45,7 @@ pub(in crate::http) struct Route {
     #[cfg(test)]
     pub(in crate::http) methods: MethodFilter,
     #[cfg(test)]
-    pub(in crate::http) shape: crate::http::openapi::HandlerShape,
+    pub(in crate::http) shape: HandlerShape,
 }
 
 /// Declares a route for GET requests.

@@ -1,7 +1,6 @@
 //! Classic routes that do not concern runs, and routes that are not implemented.
 
 use axum::http::Method;
-use noetl_api::paths;
 use noetl_playbook::{SchemaKind, json_schema};
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
@@ -11,16 +10,16 @@ use super::tokens::{create_token, declared_routes, path_with_sample_ids};
 use super::{TestServer, is_ok, start_secured_server, start_server};
 use crate::http::settings::HttpSettings;
 
-/// Unimplemented routes answer `not_supported` to every request.
+const SQL_CONSOLE: &str = "/api/postgres/execute";
+
+/// Published clients call these operations, and must learn that the server does not have them.
 #[tokio::test]
-async fn unsupported_routes_answer_not_supported() {
+async fn ai_operations_answer_not_supported() {
     let server = start_secured_server().await;
-    let internal = [Scope::InternalOutbox, Scope::InternalProject];
-    let scopes = [&[Scope::Admin][..], &internal].concat();
-    let admin = create_token(&server.runtime, "default", &scopes).await;
+    let admin = create_admin_token(&server).await;
     let mut unsupported = Vec::new();
     for (method, route) in declared_routes() {
-        if !route.shape.only_fails || route.path == paths::SQL_CONSOLE {
+        if !route.shape.only_fails || route.path == SQL_CONSOLE {
             continue;
         }
         let path = path_with_sample_ids(route.path);
@@ -28,15 +27,33 @@ async fn unsupported_routes_answer_not_supported() {
         reply.assert_problem(ErrorCode::NotSupported);
         unsupported.push(format!("{method} {}", route.path));
     }
-    for expected in [
-        "POST /api/executions/{execution_id}/fork",
-        "GET /api/subscriptions",
-        "PATCH /api/schedules/{schedule_id}",
-        "POST /api/ingress/{*listener}",
-        "PUT /api/playbook-tests/suites/{*suite_id}",
-        "GET /api/objects/{*key}",
+    unsupported.sort();
+    let expected = [
+        "POST /api/catalog/playbooks/explain/ai",
+        "POST /api/catalog/playbooks/generate/ai",
+        "POST /api/executions/{execution_id}/analyze/ai",
+    ];
+    assert_eq!(unsupported, expected);
+}
+
+/// Planned features have no routes.
+#[tokio::test]
+async fn planned_features_are_not_found() {
+    let server = start_secured_server().await;
+    let admin = create_admin_token(&server).await;
+    for (method, path) in [
+        (Method::POST, "/api/executions/7/fork"),
+        (Method::GET, "/api/executions/7/diff"),
+        (Method::GET, "/api/subscriptions"),
+        (Method::PATCH, "/api/schedules/7"),
+        (Method::POST, "/api/ingress/orders"),
+        (Method::PUT, "/api/playbook-tests/suites/a"),
+        (Method::GET, "/api/objects/a"),
+        (Method::GET, "/api/threads"),
+        (Method::POST, "/api/internal/ingress/orders"),
     ] {
-        assert!(unsupported.iter().any(|route| route == expected), "{unsupported:?}");
+        let reply = server.call_with_token(&admin, method, path, json!({})).await;
+        reply.assert_problem(ErrorCode::NotFound);
     }
 }
 
@@ -155,8 +172,7 @@ async fn sql_console_is_rejected() {
         let settings = HttpSettings { sql_console, ..HttpSettings::default() };
         let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
         let admin = create_admin_token(&server).await;
-        let path = "/api/postgres/execute";
-        let refused = server.call_with_token(&admin, Method::POST, path, body.clone()).await;
+        let refused = server.call_with_token(&admin, Method::POST, SQL_CONSOLE, body.clone()).await;
         refused.assert_problem(code);
     }
 }

@@ -21,6 +21,7 @@ mod keychain;
 mod listeners;
 mod log_capture;
 mod metrics;
+pub(in crate::http) mod openapi;
 mod platform_playbooks;
 mod purge;
 mod quota;
@@ -51,8 +52,6 @@ use futures_util::StreamExt as _;
 use noetl_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-pub(super) use tokens::METHODS;
 
 use super::listener_kind::ListenerKind;
 use super::middleware::RequestPipeline;

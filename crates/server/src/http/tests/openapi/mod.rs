@@ -1,10 +1,19 @@
 //! The OpenAPI document matches the routes, and its page shows it.
 
+mod catalog;
+mod document;
+mod operations;
+mod platform;
+mod queries;
+mod runs;
+pub(in crate::http) mod shape;
+mod workers;
+
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::{document, page};
+use crate::http::openapi_page::render_page;
 
 #[test]
 fn openapi_document_is_up_to_date() {
@@ -42,7 +51,7 @@ fn all_references_resolve() {
 #[test]
 fn page_lists_every_operation_without_external_resources() {
     let document = document::build_document();
-    let page = page::render_page(&document);
+    let page = render_page(&document);
     let mut operations = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for operation in item.as_object().unwrap().values() {
@@ -52,7 +61,7 @@ fn page_lists_every_operation_without_external_resources() {
         }
         assert!(page.contains(path.as_str()), "{path}");
     }
-    assert!(operations > 90, "{operations}");
+    assert!(operations > 80, "{operations}");
     for name in document["components"]["schemas"].as_object().unwrap().keys() {
         assert!(page.contains(&format!("id=\"schema-{name}\"")), "{name}");
     }

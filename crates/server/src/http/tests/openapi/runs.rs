@@ -12,10 +12,10 @@ use noetl_types::ErrorCode::{
 use noetl_types::Json;
 use serde_json::json;
 
-use super::queries::{FollowParams, ReplayParams, ResolveParams};
-use super::{
+use super::operations::{
     OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
 };
+use super::queries::{FollowParams, ReplayParams, ResolveParams};
 
 pub(super) const LIVE_MEDIA_TYPES: &[&str] = &["text/event-stream", "application/jsonl"];
 

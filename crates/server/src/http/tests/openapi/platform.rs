@@ -8,12 +8,14 @@ use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, NotSupported, Retent
 use noetl_types::Json;
 use serde_json::json;
 
+use super::operations::{
+    OperationSpec, OperationTag, delete_operation, get_operation, post_operation,
+};
 use super::queries::{
     DeadOutboxParams, FeedParams, FollowAllParams, OutboxParams, PageParams, QuarantineParams,
     ShardParams,
 };
 use super::runs::LIVE_MEDIA_TYPES;
-use super::{OperationSpec, OperationTag, delete_operation, get_operation, post_operation};
 
 pub(super) fn platform_operations() -> Vec<OperationSpec> {
     let mut all = health_operations();
@@ -51,9 +53,6 @@ fn health_operations() -> Vec<OperationSpec> {
         .also_status(503),
     ]
 }
-
-const SQL_CONSOLE_HELP: &str = "Fails with `forbidden` if NOETL_SQL_CONSOLE is off, otherwise with `not_supported`: \
-     statements could not be restricted to a tenant or kept away from secrets.";
 
 fn server_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Server;
@@ -102,22 +101,10 @@ fn server_operations() -> Vec<OperationSpec> {
             "Create missing tables of the database, as at server start",
         )
         .details("Calling it again has no effect. The call is audited."),
-        sql_console_operation(),
         get_operation("docs", paths::DOCS, tag, "Get this document as an HTML page")
             .with_response::<String>()
             .with_media_types(&["text/html; charset=utf-8"]),
     ]
-}
-
-fn sql_console_operation() -> OperationSpec {
-    post_operation(
-        "sql_console",
-        paths::SQL_CONSOLE,
-        OperationTag::NotSupported,
-        "SQL console (not supported in this version)",
-    )
-    .details(SQL_CONSOLE_HELP)
-    .error_codes(&[Forbidden, NotSupported])
 }
 
 fn identity_operations() -> Vec<OperationSpec> {

@@ -8,12 +8,12 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
+use super::operations::{
+    OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
+};
 use super::queries::{
     CredentialListParams, CredentialParams, KeychainParams, PageParams, PlaybookParams,
     SealedCredentialParams, VersionParams,
-};
-use super::{
-    OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
 };
 
 const EXAMPLE_PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hello, path: examples/hello}\nworkflow:\n  - step: start\n    tool: {kind: noop}\n";

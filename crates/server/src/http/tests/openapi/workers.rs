@@ -8,7 +8,9 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
-use super::{OperationSpec, OperationTag, delete_operation, get_operation, post_operation};
+use super::operations::{
+    OperationSpec, OperationTag, delete_operation, get_operation, post_operation,
+};
 
 pub(super) fn worker_operations() -> Vec<OperationSpec> {
     let mut all = pool_operations();

@@ -2,19 +2,13 @@
 //!
 //! The test of the OpenAPI document fails if a route has no entry here, or an entry has no route.
 
-mod catalog;
-mod platform;
-mod queries;
-mod runs;
-mod workers;
-
 use axum::http::Method;
 use noetl_types::ErrorCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::describe::SchemaBuilder;
-use crate::http::tests::METHODS;
+use super::shape::SchemaBuilder;
+use super::{catalog, platform, runs, workers};
 
 /// Tag of an operation: its chapter on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +25,11 @@ pub(super) enum OperationTag {
     Server,
     Identities,
     Platform,
-    NotSupported,
 }
 
 impl OperationTag {
     /// All tags, in the order of the page.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Playbooks,
         Self::Runs,
         Self::Control,
@@ -49,7 +42,6 @@ impl OperationTag {
         Self::Server,
         Self::Identities,
         Self::Platform,
-        Self::NotSupported,
     ];
 
     /// Name and description of the tag.
@@ -71,9 +63,6 @@ impl OperationTag {
             Self::Server => ("Server", "Health, status and metadata of the server."),
             Self::Identities => ("Identities", "API tokens and the audit log."),
             Self::Platform => ("Platform", "Internal API between components of the platform."),
-            Self::NotSupported => {
-                ("Not supported", "Reserved routes that this version does not support.")
-            }
         }
     }
 }
@@ -109,7 +98,7 @@ pub(super) struct OperationSpec {
     pub(super) example: Option<Value>,
 }
 
-fn new_operation(
+pub(super) fn new_operation(
     method: Method,
     id: &'static str,
     route: &'static str,
@@ -137,7 +126,7 @@ fn new_operation(
     }
 }
 
-fn get_operation(
+pub(super) fn get_operation(
     id: &'static str,
     route: &'static str,
     tag: OperationTag,
@@ -146,7 +135,7 @@ fn get_operation(
     new_operation(Method::GET, id, route, tag, summary)
 }
 
-fn post_operation(
+pub(super) fn post_operation(
     id: &'static str,
     route: &'static str,
     tag: OperationTag,
@@ -155,7 +144,7 @@ fn post_operation(
     new_operation(Method::POST, id, route, tag, summary)
 }
 
-fn put_operation(
+pub(super) fn put_operation(
     id: &'static str,
     route: &'static str,
     tag: OperationTag,
@@ -164,7 +153,7 @@ fn put_operation(
     new_operation(Method::PUT, id, route, tag, summary)
 }
 
-fn delete_operation(
+pub(super) fn delete_operation(
     id: &'static str,
     route: &'static str,
     tag: OperationTag,
@@ -174,72 +163,52 @@ fn delete_operation(
 }
 
 impl OperationSpec {
-    fn with_path(self, path: &'static str) -> Self {
+    pub(super) fn with_path(self, path: &'static str) -> Self {
         Self { path: Some(path), ..self }
     }
 
-    fn details(self, details: &'static str) -> Self {
+    pub(super) fn details(self, details: &'static str) -> Self {
         Self { details, ..self }
     }
 
-    fn query<T: JsonSchema>(self) -> Self {
+    pub(super) fn query<T: JsonSchema>(self) -> Self {
         Self { query: Some(T::json_schema), ..self }
     }
 
-    fn required_params(self, required_params: &'static [&'static str]) -> Self {
+    pub(super) fn required_params(self, required_params: &'static [&'static str]) -> Self {
         Self { required_params, ..self }
     }
 
-    fn with_response<T: JsonSchema>(self) -> Self {
+    pub(super) fn with_response<T: JsonSchema>(self) -> Self {
         Self { response: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
-    fn with_media_types(self, media_types: &'static [&'static str]) -> Self {
+    pub(super) fn with_media_types(self, media_types: &'static [&'static str]) -> Self {
         Self { media_types, ..self }
     }
 
-    fn headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
+    pub(super) fn headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
         Self { headers, ..self }
     }
 
-    fn error_codes(self, error_codes: &'static [ErrorCode]) -> Self {
+    pub(super) fn error_codes(self, error_codes: &'static [ErrorCode]) -> Self {
         Self { error_codes, ..self }
     }
 
-    fn also_status(self, status: u16) -> Self {
+    pub(super) fn also_status(self, status: u16) -> Self {
         Self { also_status: Some(status), ..self }
     }
 
-    fn read_only(self) -> Self {
+    pub(super) fn read_only(self) -> Self {
         Self { read_only: true, ..self }
     }
 
-    fn deprecated(self) -> Self {
+    pub(super) fn deprecated(self) -> Self {
         Self { is_deprecated: true, ..self }
     }
 
-    fn example(self, example: Value) -> Self {
+    pub(super) fn example(self, example: Value) -> Self {
         Self { example: Some(example), ..self }
-    }
-}
-
-/// Creates the entry of an unsupported route, with an id derived from its path.
-pub(super) fn unsupported_operation(method: &str, route: &str) -> OperationSpec {
-    let method = METHODS.iter().find(|(_, candidate)| candidate.as_str() == method);
-    let (_, method) = method.cloned().unwrap();
-    let path = route.replace("/api/", "").replace(['{', '}', '*'], "");
-    let id = format!("{}_{}", method.as_str(), path.replace(['/', '-'], "_"));
-    OperationSpec {
-        // Leaking is fine: a test generates the document once.
-        id: id.to_ascii_lowercase().leak(),
-        method,
-        route: route.to_owned().leak(),
-        ..get_operation(
-            "",
-            "",
-            OperationTag::NotSupported,
-            "Not supported in this version; always fails with `not_supported`",
-        )
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::operations::{self, OperationSpec, OperationTag};
 use crate::http::middleware::access::RouteAccess;
 use crate::http::routes::{Route, all_routes};
-use crate::http::tests::METHODS;
+use crate::http::tests::tokens::METHODS;
 
 const DESCRIPTION: &str = "The API of the NoETL control plane. Bodies are JSON and times are RFC 3339 in UTC. Ids \
     are strings in responses, and strings or numbers in requests. Paths under `/api/` are also \
@@ -77,7 +77,7 @@ pub(super) fn build_document() -> Value {
     document
 }
 
-/// All operations with their routes. Unsupported routes need no entry in `operations`.
+/// All operations with their routes. Routes that always fail are not described.
 fn described_routes() -> Vec<(OperationSpec, Route)> {
     let mut routes: BTreeMap<(String, String), Route> = BTreeMap::new();
     for declaration in all_routes() {
@@ -99,17 +99,12 @@ fn described_routes() -> Vec<(OperationSpec, Route)> {
         used.insert(key);
     }
     for (key, declaration) in &routes {
-        if declaration.shape.only_fails && !used.contains(key) {
-            described
-                .push((operations::unsupported_operation(&key.1, &key.0), declaration.clone()));
-        } else {
-            assert!(
-                used.contains(key),
-                "`{} {}` is not described: add it to http/openapi/operations",
-                key.1,
-                key.0
-            );
-        }
+        assert!(
+            declaration.shape.only_fails || used.contains(key),
+            "`{} {}` is not described: add it to http/tests/openapi",
+            key.1,
+            key.0
+        );
     }
     described
 }
@@ -202,7 +197,7 @@ impl SchemaGenerators {
                 parameters.push(parameter);
             }
         }
-        if !operation.read_only && operation.tag != OperationTag::NotSupported {
+        if !operation.read_only {
             parameters.push(json!({
                 "name": "Idempotency-Key",
                 "in": "header",
@@ -233,31 +228,27 @@ impl SchemaGenerators {
         let id = operation.id;
         let schemas = (route.shape.response, operation.response);
         let make = match schemas {
-            (Some(make), None) | (None, Some(make)) => Some(make),
-            (None, None) if route.shape.only_fails => None,
+            (Some(make), None) | (None, Some(make)) => make,
             (None, None) => panic!("the response type of {id} is missing"),
             (Some(_), Some(_)) => panic!("the response type of {id} is given twice"),
         };
         let mut responses = BTreeMap::new();
-        if let Some(make) = make {
-            let schema = make(&mut self.responses);
-            let content: Map<String, Value> = (operation.media_types.iter())
-                .map(|media_type| ((*media_type).to_owned(), json!({ "schema": schema })))
-                .collect();
-            let mut response = json!({ "description": operation.summary, "content": content });
-            let mut headers = Map::new();
-            let replayed =
-                (!operation.read_only).then_some(("Idempotency-Replayed", REPLAYED_HELP));
-            for (name, description) in operation.headers.iter().chain(&replayed) {
-                let header = json!({ "description": description, "schema": { "type": "string" } });
-                headers.insert((*name).to_owned(), header);
-            }
-            if !headers.is_empty() {
-                response["headers"] = headers.into();
-            }
-            responses.insert(200, response.clone());
-            responses.extend(operation.also_status.map(|status| (status, response)));
+        let schema = make(&mut self.responses);
+        let content: Map<String, Value> = (operation.media_types.iter())
+            .map(|media_type| ((*media_type).to_owned(), json!({ "schema": schema })))
+            .collect();
+        let mut response = json!({ "description": operation.summary, "content": content });
+        let mut headers = Map::new();
+        let replayed = (!operation.read_only).then_some(("Idempotency-Replayed", REPLAYED_HELP));
+        for (name, description) in operation.headers.iter().chain(&replayed) {
+            let header = json!({ "description": description, "schema": { "type": "string" } });
+            headers.insert((*name).to_owned(), header);
         }
+        if !headers.is_empty() {
+            response["headers"] = headers.into();
+        }
+        responses.insert(200, response.clone());
+        responses.extend(operation.also_status.map(|status| (status, response)));
         for status in error_statuses(operation, route, path) {
             let problem = json!({ "$ref": format!("#/components/responses/Problem{status}") });
             responses.entry(status).or_insert(problem);
@@ -376,18 +367,13 @@ fn security_schemes() -> Value {
 fn error_statuses(operation: &OperationSpec, route: &Route, path: &str) -> BTreeSet<u16> {
     use ErrorCode::{
         BadQuery, Forbidden, IdempotencyMismatch, InFlight, Internal, NotFound, NotReady,
-        NotSupported, RateLimited, RetentionDropped, Timeout, TooLarge, Unauthenticated,
-        UnsupportedMedia, Validation,
+        RateLimited, RetentionDropped, Timeout, TooLarge, Unauthenticated, UnsupportedMedia,
+        Validation,
     };
     let mut codes: Vec<ErrorCode> = operation.error_codes.to_vec();
     let mut statuses = BTreeSet::new();
     if !matches!(route.access, RouteAccess::Open) {
         codes.extend([Unauthenticated, Forbidden, RateLimited]);
-    }
-    if route.shape.only_fails {
-        codes.push(NotSupported);
-        statuses.extend(codes.iter().map(|code| code.http_status()));
-        return statuses;
     }
     codes.extend([Internal, NotReady, Timeout]);
     if path.contains('{') {

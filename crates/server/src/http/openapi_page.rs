@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::DOCUMENT;
+use super::routes::OPENAPI_DOCUMENT;
 
 /// The page, rendered on first use.
 pub(in crate::http) static PAGE: LazyLock<String> = LazyLock::new(|| {
     // The document is embedded, and a test parses it.
-    let document = serde_json::from_str(DOCUMENT).unwrap_or_default();
+    let document = serde_json::from_str(OPENAPI_DOCUMENT).unwrap_or_default();
     render_page(&document)
 });
 
