@@ -31,13 +31,6 @@ impl EventLabels {
     }
 }
 
-/// Labels of requests to start an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ExecuteLabels {
-    pub(super) entry: &'static str,
-    pub(super) outcome: &'static str,
-}
-
 /// Kind of request that starts an execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum StartEntry {
@@ -87,64 +80,28 @@ impl StartOutcome {
     }
 }
 
-/// Labels of messages with a deduplication key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DedupLabels {
-    pub(super) verdict: &'static str,
+/// Declares label sets. Label values are fixed texts unless a type is given.
+macro_rules! label_sets {
+    ($($set:ident { $($label:ident $(: $kind:ty)?),* })+) => {$(
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+        pub(super) struct $set { $(pub(super) $label: label_sets!(@kind $($kind)?),)* }
+    )+};
+    (@kind) => { &'static str };
+    (@kind $kind:ty) => { $kind };
 }
 
-/// Labels of requests: route and response status.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct HttpLabels {
-    pub(super) route: &'static str,
-    pub(super) code: u16,
-}
-
-/// Labels of write requests, with the label names of earlier releases.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct WriteLabels {
-    pub(super) endpoint: &'static str,
-    pub(super) status: u16,
-}
-
-/// Labels of open commands.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct PoolLabels {
-    pub(super) pool: String,
-    pub(super) status: &'static str,
-}
-
-/// Labels of values by status.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct StatusLabels {
-    pub(super) status: &'static str,
-}
-
-/// Empty label set, for a metric that is absent until it is set.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NoLabels {}
-
-/// Labels of rejections.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct CodeLabels {
-    pub(super) code: &'static str,
-}
-
-/// Labels of operations on secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct SecretLabels {
-    pub(super) operation: &'static str,
-    pub(super) outcome: &'static str,
-}
-
-/// Labels of values by outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OutcomeLabels {
-    pub(super) outcome: &'static str,
-}
-
-/// Labels of values by table.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct TableLabels {
-    pub(super) table: &'static str,
+label_sets! {
+    ExecuteLabels { entry, outcome }
+    DedupLabels { verdict }
+    HttpLabels { route, code: u16 }
+    // The label names are those of earlier releases.
+    WriteLabels { endpoint, status: u16 }
+    PoolLabels { pool: String, status }
+    StatusLabels { status }
+    CodeLabels { code }
+    SecretLabels { operation, outcome }
+    OutcomeLabels { outcome }
+    TableLabels { table }
+    // For a metric that is absent until it is set.
+    NoLabels {}
 }
