@@ -14,6 +14,41 @@ use super::Client;
 use crate::error::ApiError;
 use crate::problem::Problem;
 
+/// Defines calls of the client. Each line is the name of the call, the method and the path, the id
+/// in the path, the type of the body or the query, and the type of the response.
+macro_rules! client_calls {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $method:ident $path:ident $([$id:ident])? $(($input:ty))? -> $output:ty;
+    )+) => {
+        impl Client {$(
+            $(#[$doc])*
+            pub async fn $name(
+                &self,
+                $($id: noetl_types::ExecutionId,)?
+                $(request: &$input,)?
+            ) -> Result<$output, ApiError> {
+                let url = client_calls!(@url self, paths::$path $(, $id)?);
+                client_calls!(@$method self, url $(, request as $input)?).await
+            }
+        )+}
+    };
+    (@url $self:ident, $path:expr) => { $self.url($path)? };
+    (@url $self:ident, $path:expr, $id:ident) => { $self.execution_url($path, $id)? };
+    (@get $self:ident, $url:ident) => { $self.get($url) };
+    (@get $self:ident, $url:ident, $query:ident as $type:ty) => {
+        $self.get($crate::client::call::with_query(
+            $url,
+            $crate::client::call::to_query_pairs::<$type>($query)?,
+        ))
+    };
+    (@post $self:ident, $url:ident, $body:ident as $type:ty) => {
+        $self.post::<$type, _>($url, $body, 0)
+    };
+}
+
+pub(super) use client_calls;
+
 /// Header with the idempotency key of a request.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Additional time per MiB of request or response. The server grants a slow sender half of it, and
@@ -79,6 +114,12 @@ impl Client {
         self.read_json(response).await
     }
 
+    /// Sends a DELETE request and reads the response.
+    pub(super) async fn delete<T: DeserializeOwned>(&self, url: Url) -> Result<T, ApiError> {
+        let response = self.send_checked(self.inner.http.delete(url), 0).await?;
+        self.read_json(response).await
+    }
+
     /// Sends a request. A status other than success is an error.
     pub(super) async fn send_checked(
         &self,
@@ -119,15 +160,47 @@ impl Client {
         result.map_err(|_| timeout_error())?.map_err(to_unreachable)
     }
 
-    /// Creates a request without a body.
-    pub(super) fn request_with_method(&self, method: Method, url: Url) -> RequestBuilder {
-        self.inner.http.request(method, url)
-    }
-
     /// Creates a GET request.
     pub(super) fn get_request(&self, url: Url) -> RequestBuilder {
         self.inner.http.request(Method::GET, url)
     }
+}
+
+/// Converts a query to its parameters.
+pub(super) fn to_query_pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, String)>, ApiError> {
+    let value = serde_json::to_value(query).map_err(|error| {
+        ApiError::Unreadable(format!("cannot serialize the request: {error}").into())
+    })?;
+    let fields = value.as_object().cloned().unwrap_or_default();
+    let pairs = fields.into_iter().map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (name, text)
+    });
+    Ok(pairs.collect())
+}
+
+/// Adds parameters to a URL.
+pub(super) fn with_query<K: AsRef<str>, V: AsRef<str>>(
+    mut url: Url,
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Url {
+    let mut pairs = pairs.into_iter().peekable();
+    if pairs.peek().is_some() {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+    url
+}
+
+/// Parameters of a page that starts after an id, with an optional filter.
+pub(super) fn page_after(
+    limit: u32,
+    after: Option<impl ToString>,
+    filter: Option<(&'static str, &str)>,
+) -> Vec<(&'static str, String)> {
+    let mut pairs = vec![("limit", limit.to_string())];
+    pairs.extend(filter.map(|(name, value)| (name, value.to_owned())));
+    pairs.extend(after.map(|after| ("after", after.to_string())));
+    pairs
 }
 
 /// Returns the additional time for this many bytes.

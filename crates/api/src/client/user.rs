@@ -3,9 +3,9 @@
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, FeedPosition, PlaybookPath, Text, TokenId};
 use reqwest::Url;
-use serde::Serialize;
 
 use super::Client;
+use super::call::{client_calls, to_query_pairs, with_query};
 use crate::catalog::{
     CatalogList, CatalogListRequest, CatalogResource, CatalogResourceRequest, RegisterRequest,
     RegisterResponse,
@@ -36,28 +36,63 @@ use crate::stream::{FeedResponse, StreamStatus};
 use crate::system::{HealthResponse, WhoAmI};
 use crate::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
 
-impl Client {
+client_calls! {
     /// Stores a credential.
-    pub async fn put_credential(
-        &self,
-        request: &CredentialPutRequest,
-    ) -> Result<CredentialView, ApiError> {
-        self.post(self.url(paths::CREDENTIALS)?, request, 0).await
-    }
-
+    put_credential = post CREDENTIALS (CredentialPutRequest) -> CredentialView;
     /// Lists credentials, without their secrets.
-    pub async fn list_credentials(&self) -> Result<CredentialList, ApiError> {
-        self.get(self.url(paths::CREDENTIALS)?).await
-    }
+    list_credentials = get CREDENTIALS -> CredentialList;
+    /// Creates a token. The secret is returned only in this response.
+    create_token = post TOKENS (CreateTokenRequest) -> CreatedToken;
+    /// Returns an execution with a page of its log.
+    get_execution = get EXECUTION [execution_id] (ExecutionDetailQuery) -> ExecutionDetail;
+    /// Returns the status of an execution.
+    get_execution_status = get EXECUTION_STATUS [execution_id] -> ExecutionStatusView;
+    /// Returns a page of the events of an execution.
+    list_events = get EXECUTION_EVENTS [execution_id] (EventsQuery) -> EventPage;
+    /// Explains why an execution waits, or how it ended.
+    explain_execution =
+        get EXECUTION_EXPLAIN [execution_id] (ExplainQuery) -> ExecutionExplanation;
+    /// Cancels an execution.
+    cancel_execution = post EXECUTION_CANCEL [execution_id] (CancelRequest) -> CancelResponse;
+    /// Runs a definition again with the input of an earlier execution.
+    rerun_execution = post EXECUTION_RERUN [execution_id] (RerunRequest) -> ExecuteResponse;
+    /// Pauses an execution.
+    pause_execution = post EXECUTION_PAUSE [execution_id] (ControlRequest) -> ControlResponse;
+    /// Resumes an execution.
+    resume_execution = post EXECUTION_RESUME [execution_id] (ControlRequest) -> ControlResponse;
+    /// Sends a signal to an execution.
+    send_signal = post EXECUTION_SIGNAL [execution_id] (SignalRequest) -> SignalResponse;
+    /// Sends a signal to every execution that waits for it.
+    broadcast_signal = post SIGNALS (SignalRequest) -> BroadcastResponse;
+    /// Decides an approval.
+    submit_approval = post EXECUTION_APPROVE [execution_id] (ApproveRequest) -> ApproveResponse;
+    /// Returns a page of pending approvals, optionally of one execution.
+    list_approvals = get APPROVALS (ApprovalsQuery) -> ApprovalList;
+    /// Registers a definition.
+    catalog_register = post CATALOG_REGISTER (RegisterRequest) -> RegisterResponse;
+    /// Returns a definition.
+    catalog_resource = post CATALOG_RESOURCE (CatalogResourceRequest) -> CatalogResource;
+    /// Returns a page of definitions, in the order of their paths.
+    catalog_list = post CATALOG_LIST (CatalogListRequest) -> CatalogList;
+    /// Asks a worker to finish its commands and stop.
+    drain_worker = post POOL_DRAIN (WorkerName) -> RuntimeView;
+    /// Returns the identity of the caller.
+    whoami = get WHOAMI -> WhoAmI;
+    /// Lists workers and the load of their pools.
+    list_pools = get POOLS (PoolsQuery) -> PoolListResponse;
+    /// Returns the status of event publishing.
+    stream_status = get STREAM_STATUS -> StreamStatus;
+    /// Returns the status of event publishing from the internal API.
+    internal_stream_status = get INTERNAL_STREAM_STATUS -> StreamStatus;
+}
 
+impl Client {
     /// Deletes a credential.
     pub async fn delete_credential(
         &self,
         name: &str,
     ) -> Result<CredentialDeleteResponse, ApiError> {
-        let request = self.request_with_method(reqwest::Method::DELETE, self.credential_url(name)?);
-        let response = self.send_checked(request, 0).await?;
-        self.read_json(response).await
+        self.delete(self.credential_url(name)?).await
     }
 
     /// Wraps all secrets with the current key.
@@ -76,27 +111,16 @@ impl Client {
         Ok(url)
     }
 
-    /// Creates a token. The secret is returned only in this response.
-    pub async fn create_token(
-        &self,
-        request: &CreateTokenRequest,
-    ) -> Result<CreatedToken, ApiError> {
-        self.post(self.url(paths::TOKENS)?, request, 0).await
-    }
-
     /// Returns a page of tokens.
     pub async fn list_tokens(&self, cursor: Option<&Text>) -> Result<TokenList, ApiError> {
-        let cursor = cursor.map(|cursor| ("cursor".to_owned(), cursor.to_string()));
-        let pairs = cursor.into_iter().collect::<Vec<_>>();
-        self.get(with_query(self.url(paths::TOKENS)?, pairs)).await
+        let cursor = cursor.map(|cursor| ("cursor", cursor.as_str()));
+        self.get(with_query(self.url(paths::TOKENS)?, cursor)).await
     }
 
     /// Revokes a token.
     pub async fn revoke_token(&self, token_id: TokenId) -> Result<TokenView, ApiError> {
         let path = paths::TOKEN.replace("{token_id}", &token_id.to_string());
-        let request = self.request_with_method(reqwest::Method::DELETE, self.url(&path)?);
-        let response = self.send_checked(request, 0).await?;
-        self.read_json(response).await
+        self.delete(self.url(&path)?).await
     }
 
     /// Starts an execution.
@@ -120,116 +144,10 @@ impl Client {
         Ok(ExecutionList { executions: self.read_json(response).await?, next_cursor })
     }
 
-    /// Returns an execution with a page of its log.
-    pub async fn get_execution(
-        &self,
-        execution_id: ExecutionId,
-        query: &ExecutionDetailQuery,
-    ) -> Result<ExecutionDetail, ApiError> {
-        let url = self.execution_url(paths::EXECUTION, execution_id)?;
-        self.get(with_query(url, to_query_pairs(query)?)).await
-    }
-
-    /// Returns the status of an execution.
-    pub async fn get_execution_status(
-        &self,
-        execution_id: ExecutionId,
-    ) -> Result<ExecutionStatusView, ApiError> {
-        self.get(self.execution_url(paths::EXECUTION_STATUS, execution_id)?).await
-    }
-
-    /// Returns a page of the events of an execution.
-    pub async fn list_events(
-        &self,
-        execution_id: ExecutionId,
-        query: &EventsQuery,
-    ) -> Result<EventPage, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_EVENTS, execution_id)?;
-        self.get(with_query(url, to_query_pairs(query)?)).await
-    }
-
     /// Returns the state of an execution at a point of its log.
     pub async fn replay_state(&self, query: &ReplayQuery) -> Result<ReplayResponse, ApiError> {
         let url = with_query(self.url(paths::REPLAY_STATE)?, query.to_query_pairs());
         self.get(url).await
-    }
-
-    /// Cancels an execution.
-    pub async fn cancel_execution(
-        &self,
-        execution_id: ExecutionId,
-        request: &CancelRequest,
-    ) -> Result<CancelResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_CANCEL, execution_id)?;
-        self.post(url, request, 0).await
-    }
-
-    /// Runs a definition again with the input of an earlier execution.
-    pub async fn rerun_execution(
-        &self,
-        execution_id: ExecutionId,
-        request: &RerunRequest,
-    ) -> Result<ExecuteResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_RERUN, execution_id)?;
-        self.post(url, request, 0).await
-    }
-
-    /// Pauses an execution.
-    pub async fn pause_execution(
-        &self,
-        execution_id: ExecutionId,
-        request: &ControlRequest,
-    ) -> Result<ControlResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_PAUSE, execution_id)?;
-        self.post(url, request, 0).await
-    }
-
-    /// Resumes an execution.
-    pub async fn resume_execution(
-        &self,
-        execution_id: ExecutionId,
-        request: &ControlRequest,
-    ) -> Result<ControlResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_RESUME, execution_id)?;
-        self.post(url, request, 0).await
-    }
-
-    /// Explains why an execution waits, or how it ended.
-    pub async fn explain_execution(
-        &self,
-        execution_id: ExecutionId,
-        query: &ExplainQuery,
-    ) -> Result<ExecutionExplanation, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_EXPLAIN, execution_id)?;
-        self.get(with_query(url, to_query_pairs(query)?)).await
-    }
-
-    /// Sends a signal to an execution.
-    pub async fn send_signal(
-        &self,
-        execution_id: ExecutionId,
-        request: &SignalRequest,
-    ) -> Result<SignalResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_SIGNAL, execution_id)?;
-        self.post(url, request, 0).await
-    }
-
-    /// Sends a signal to every execution that waits for it.
-    pub async fn broadcast_signal(
-        &self,
-        request: &SignalRequest,
-    ) -> Result<BroadcastResponse, ApiError> {
-        self.post(self.url(paths::SIGNALS)?, request, 0).await
-    }
-
-    /// Decides an approval.
-    pub async fn submit_approval(
-        &self,
-        execution_id: ExecutionId,
-        request: &ApproveRequest,
-    ) -> Result<ApproveResponse, ApiError> {
-        let url = self.execution_url(paths::EXECUTION_APPROVE, execution_id)?;
-        self.post(url, request, 0).await
     }
 
     /// Returns all pending approvals.
@@ -243,36 +161,6 @@ impl Client {
             all.next_cursor = page.next_cursor;
         }
         Ok(all)
-    }
-
-    /// Returns a page of pending approvals, optionally of one execution.
-    pub async fn list_approvals(&self, query: &ApprovalsQuery) -> Result<ApprovalList, ApiError> {
-        let url = with_query(self.url(paths::APPROVALS)?, to_query_pairs(query)?);
-        self.get(url).await
-    }
-
-    /// Registers a definition.
-    pub async fn catalog_register(
-        &self,
-        request: &RegisterRequest,
-    ) -> Result<RegisterResponse, ApiError> {
-        self.post(self.url(paths::CATALOG_REGISTER)?, request, 0).await
-    }
-
-    /// Returns a definition.
-    pub async fn catalog_resource(
-        &self,
-        request: &CatalogResourceRequest,
-    ) -> Result<CatalogResource, ApiError> {
-        self.post(self.url(paths::CATALOG_RESOURCE)?, request, 0).await
-    }
-
-    /// Returns a page of definitions, in the order of their paths.
-    pub async fn catalog_list(
-        &self,
-        request: &CatalogListRequest,
-    ) -> Result<CatalogList, ApiError> {
-        self.post(self.url(paths::CATALOG_LIST)?, request, 0).await
     }
 
     /// Returns a page of the versions of a definition, newest first.
@@ -290,32 +178,11 @@ impl Client {
         self.get(with_query(self.url(&address)?, query)).await
     }
 
-    /// Asks a worker to finish its commands and stop.
-    pub async fn drain_worker(&self, worker: &WorkerName) -> Result<RuntimeView, ApiError> {
-        self.post(self.url(paths::POOL_DRAIN)?, worker, 0).await
-    }
-
-    /// Returns the identity of the caller.
-    pub async fn whoami(&self) -> Result<WhoAmI, ApiError> {
-        self.get(self.url(paths::WHOAMI)?).await
-    }
-
     /// Returns the health of the server, for authenticated callers. An unhealthy status is not an
     /// error.
     pub async fn get_health(&self) -> Result<HealthResponse, ApiError> {
-        let request = self.get_request(self.url(paths::API_HEALTH)?);
-        let response = self.send(request, 0).await?;
+        let response = self.send(self.get_request(self.url(paths::API_HEALTH)?), 0).await?;
         self.read_json(response).await
-    }
-
-    /// Lists workers and the load of their pools.
-    pub async fn list_pools(&self, query: &PoolsQuery) -> Result<PoolListResponse, ApiError> {
-        self.get(with_query(self.url(paths::POOLS)?, to_query_pairs(query)?)).await
-    }
-
-    /// Returns the status of event publishing.
-    pub async fn stream_status(&self) -> Result<StreamStatus, ApiError> {
-        self.get(self.url(paths::STREAM_STATUS)?).await
     }
 
     /// Returns the feed of all events after a position, or from its end if none is given. Waits up
@@ -335,11 +202,6 @@ impl Client {
         self.read_json(response).await
     }
 
-    /// Returns the status of event publishing from the internal API.
-    pub async fn internal_stream_status(&self) -> Result<StreamStatus, ApiError> {
-        self.get(self.url(paths::INTERNAL_STREAM_STATUS)?).await
-    }
-
     /// Publishes the whole log again.
     pub async fn stream_rebuild(&self) -> Result<StreamStatus, ApiError> {
         let empty_body = serde_json::Map::new();
@@ -348,8 +210,7 @@ impl Client {
 
     /// Returns the readiness of the server. A server that is not ready is not an error.
     pub async fn check_readiness(&self) -> Result<ReadinessResponse, ApiError> {
-        let request = self.get_request(self.url(paths::READYZ)?);
-        let response = self.send(request, 0).await?;
+        let response = self.send(self.get_request(self.url(paths::READYZ)?), 0).await?;
         self.read_json(response).await
     }
 
@@ -360,29 +221,4 @@ impl Client {
     ) -> Result<Url, ApiError> {
         self.url(&path.replace("{execution_id}", &execution_id.to_string()))
     }
-}
-
-/// Converts a query to its parameters.
-pub(super) fn to_query_pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, String)>, ApiError> {
-    let value = serde_json::to_value(query).map_err(|error| {
-        ApiError::Unreadable(format!("cannot serialize the request: {error}").into())
-    })?;
-    let fields = value.as_object().cloned().unwrap_or_default();
-    let pairs = fields.into_iter().map(|(name, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        (name, text)
-    });
-    Ok(pairs.collect())
-}
-
-/// Adds parameters to a URL.
-pub(super) fn with_query<K: AsRef<str>, V: AsRef<str>>(
-    mut url: Url,
-    pairs: impl IntoIterator<Item = (K, V)>,
-) -> Url {
-    let mut pairs = pairs.into_iter().peekable();
-    if pairs.peek().is_some() {
-        url.query_pairs_mut().extend_pairs(pairs);
-    }
-    url
 }

@@ -5,7 +5,7 @@ use noetl_types::{CatalogId, ExecutionId, Json};
 use reqwest::Method;
 
 use super::Client;
-use super::user::with_query;
+use super::call::with_query;
 use crate::catalog::{CatalogResource, CatalogResourceRequest};
 use crate::command::{
     HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
