@@ -1,6 +1,5 @@
-//! TLS connectors for the PostgreSQL driver.
+//! TLS connector for the PostgreSQL driver.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -17,31 +16,14 @@ use crate::verify::{client_config, parse_server_name};
 use crate::{TlsError, TlsVerification};
 
 /// Creates connectors for any host.
-#[derive(Clone)]
-pub struct MakeTlsConnector {
-    config: Arc<ClientConfig>,
-}
+#[derive(Debug, Clone)]
+pub struct MakeTlsConnector(Arc<ClientConfig>);
 
 impl MakeTlsConnector {
     /// Creates a connector with this level of verification, and CA certificates in PEM or those of
-    /// the system. Returns `None` if TLS is disabled.
-    pub fn new(
-        verification: TlsVerification,
-        roots: Option<&[u8]>,
-    ) -> Result<Option<Self>, TlsError> {
-        let config = client_config(verification, roots)?;
-        Ok(config.map(|config| Self { config: Arc::new(config) }))
-    }
-
-    /// Creates the connector for one host.
-    pub fn for_host(&self, host: &str) -> Result<HostTlsConnector, TlsError> {
-        Ok(HostTlsConnector { config: Arc::clone(&self.config), name: parse_server_name(host)? })
-    }
-}
-
-impl fmt::Debug for MakeTlsConnector {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("MakeTlsConnector").finish_non_exhaustive()
+    /// the system. The driver does not use it if TLS is disabled.
+    pub fn new(verification: TlsVerification, roots: Option<&[u8]>) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(client_config(verification, roots)?)))
     }
 }
 
@@ -52,12 +34,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for M
 
     fn make_tls_connect(&mut self, host: &str) -> Result<HostTlsConnector, TlsError> {
         // A Unix socket has no host name, and the driver does not encrypt it.
-        self.for_host(if host.is_empty() { "localhost" } else { host })
+        let host = if host.is_empty() { "localhost" } else { host };
+        Ok(HostTlsConnector { config: Arc::clone(&self.0), name: parse_server_name(host)? })
     }
 }
 
 /// A connector for one host.
-#[derive(Clone)]
 pub struct HostTlsConnector {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -69,10 +51,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for HostT
     type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move {
-            let connector = TlsConnector::from(self.config);
-            connector.connect(self.name, stream).await.map(EncryptedStream)
-        })
+        let stream = TlsConnector::from(self.config).connect(self.name, stream);
+        Box::pin(async move { Ok(EncryptedStream(stream.await?)) })
     }
 }
 

@@ -21,21 +21,17 @@ pub struct PostgresDsn {
 impl PostgresDsn {
     /// Parses a connection string. An empty string has no settings.
     pub fn parse(text: &str) -> Result<Self, TlsError> {
-        parse_dsn(text)
+        let mut keys = CertificateKeys::default();
+        let driver_dsn = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            keys.extract_from_url(text)
+        } else {
+            keys.extract_from_pairs(text)
+        };
+        // The driver's error names an option at most, never its value.
+        let login = driver_dsn.parse::<Config>();
+        let login = login.map_err(|error| TlsError::Address(error.to_string()))?;
+        Ok(Self { login, ssl_mode: keys.mode, root_cert: keys.root })
     }
-}
-
-fn parse_dsn(text: &str) -> Result<PostgresDsn, TlsError> {
-    let mut keys = CertificateKeys::default();
-    let driver_dsn = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        keys.extract_from_url(text)
-    } else {
-        keys.extract_from_pairs(text)
-    };
-    // The driver's error names an option at most, never its value.
-    let login = driver_dsn.parse::<Config>();
-    let login = login.map_err(|error| TlsError::Address(error.to_string()))?;
-    Ok(PostgresDsn { login, ssl_mode: keys.mode, root_cert: keys.root })
 }
 
 #[derive(Default)]
@@ -67,9 +63,10 @@ impl CertificateKeys {
             })
             .collect();
         if remaining.is_empty() {
-            return head.to_owned();
+            head.to_owned()
+        } else {
+            format!("{head}?{}", remaining.join("&"))
         }
-        format!("{head}?{}", remaining.join("&"))
     }
 
     fn extract_from_pairs(&mut self, text: &str) -> String {
@@ -132,9 +129,9 @@ mod tests {
 
     #[test]
     fn parse_error_contains_no_values() {
-        let error = parse_dsn("host=h password=geheim nonsense=1").err().unwrap();
+        let error = PostgresDsn::parse("host=h password=geheim nonsense=1").err().unwrap();
         assert!(matches!(error, TlsError::Address(_)), "{error}");
         assert!(!error.to_string().contains("geheim"));
-        assert!(parse_dsn("").is_ok());
+        assert!(PostgresDsn::parse("").is_ok());
     }
 }

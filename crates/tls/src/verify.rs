@@ -14,32 +14,31 @@ use rustls_platform_verifier::Verifier as PlatformVerifier;
 
 use crate::{TlsError, TlsVerification};
 
-/// Returns a client configuration with this verification level; `None` if TLS is disabled.
+/// Returns a client configuration with this verification level.
 pub(crate) fn client_config(
     verification: TlsVerification,
     roots: Option<&[u8]>,
-) -> Result<Option<ClientConfig>, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let rule = match verification {
-        TlsVerification::Disable => return Ok(None),
-        TlsVerification::Prefer | TlsVerification::Require => VerificationRule::AcceptAny,
-        TlsVerification::VerifyCa => {
-            VerificationRule::AnyHost(authority_verifier(&provider, roots)?)
-        }
-        TlsVerification::VerifyFull => {
-            VerificationRule::Full(authority_verifier(&provider, roots)?)
-        }
-    };
-    build_config(provider, rule).map(Some)
+) -> Result<ClientConfig, TlsError> {
+    build_config(|provider| {
+        Ok(match verification {
+            TlsVerification::Disable | TlsVerification::Prefer | TlsVerification::Require => {
+                VerificationRule::AcceptAny
+            }
+            TlsVerification::VerifyCa => {
+                VerificationRule::AnyHost(authority_verifier(provider, roots)?)
+            }
+            TlsVerification::VerifyFull => {
+                VerificationRule::Full(authority_verifier(provider, roots)?)
+            }
+        })
+    })
 }
 
 /// Returns a client configuration that requires a certificate for `host`, independent of the
 /// address that is dialed.
 pub fn client_config_for_host(host: &str) -> Result<ClientConfig, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let name = parse_server_name(host)?;
-    let rule = VerificationRule::Named(authority_verifier(&provider, None)?, name);
-    build_config(provider, rule)
+    build_config(|provider| Ok(VerificationRule::Named(authority_verifier(provider, None)?, name)))
 }
 
 /// Parses a host name for certificate verification.
@@ -48,9 +47,10 @@ pub(crate) fn parse_server_name(host: &str) -> Result<ServerName<'static>, TlsEr
 }
 
 fn build_config(
-    provider: Arc<CryptoProvider>,
-    rule: VerificationRule,
+    rule: impl FnOnce(&Arc<CryptoProvider>) -> Result<VerificationRule, TlsError>,
 ) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let rule = rule(&provider)?;
     let verifier = CertificateVerifier { provider: Arc::clone(&provider), rule };
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -74,17 +74,15 @@ fn authority_verifier(
             PlatformVerifier::new(Arc::clone(provider)).map_err(|error| setup_error(&error))?;
         return Ok(Arc::new(platform));
     };
+    let roots_error = |error: &dyn std::error::Error| TlsError::Roots(error.to_string());
     let mut store = RootCertStore::empty();
-    let roots_error = |reason: String| TlsError::Roots(reason);
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| roots_error(error.to_string()))?;
-        store.add(certificate).map_err(|error| roots_error(error.to_string()))?;
+        let certificate = certificate.map_err(|error| roots_error(&error))?;
+        store.add(certificate).map_err(|error| roots_error(&error))?;
     }
-    let provider = Arc::clone(provider);
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider)
-        .build()
-        .map_err(|error| roots_error(error.to_string()))?;
-    Ok(verifier)
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build();
+    Ok(verifier.map_err(|error| roots_error(&error))?)
 }
 
 /// Requirements for a certificate.

@@ -21,20 +21,16 @@ pub(crate) struct ArtifactTool;
 
 #[async_trait]
 impl Tool for ArtifactTool {
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
-        let result = match Config(&call.config).text("action") {
-            Ok(None | Some("get")) => fetch_artifact(call, context).await,
-            Ok(Some("put")) => store_artifact(call, context).await,
-            Ok(Some(action)) => {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let data = match Config(&call.config).text("action")? {
+            None | Some("get") => fetch_artifact(call, context).await?,
+            Some("put") => store_artifact(call, context).await?,
+            Some(action) => {
                 let problem = format!("is '{action}'; it must be get or put");
-                Err(invalid_value("action", &problem))
+                return Err(invalid_value("action", &problem));
             }
-            Err(error) => Err(error),
         };
-        match result {
-            Ok(data) => ToolOutcome::ok(data),
-            Err(error) => error.into(),
-        }
+        Ok(ToolOutcome::ok(data))
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use noetl_types::{TaskError, TaskErrorKind};
 use tokio::net::lookup_host;
 
 /// Outbound connections that the operator allows.
@@ -84,6 +85,17 @@ pub enum EgressError {
         /// Cause of the failure.
         source: io::Error,
     },
+}
+
+impl EgressError {
+    /// Converts the error. Its kind is `unresolved_kind` if the name cannot be resolved.
+    pub(crate) fn to_task_error(&self, unresolved_kind: TaskErrorKind) -> TaskError {
+        let kind = match self {
+            Self::Denied(_) => TaskErrorKind::Auth,
+            Self::Unresolved { .. } => unresolved_kind,
+        };
+        TaskError::new(kind, self.to_string())
+    }
 }
 
 impl EgressPolicy {

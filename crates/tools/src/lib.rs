@@ -13,6 +13,7 @@ mod container;
 pub mod egress;
 mod file_access;
 mod http;
+mod idle;
 mod lenient;
 mod limit_hints;
 mod mcp;

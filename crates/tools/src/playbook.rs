@@ -16,23 +16,16 @@ pub(crate) struct PlaybookTool;
 
 #[async_trait]
 impl Tool for PlaybookTool {
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
-        match start_child(call, context).await {
-            Ok(data) => ToolOutcome::ok(data),
-            Err(error) => error.into(),
-        }
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let child = read_child_request(call)?;
+        let started = context.platform()?.start_playbook(child).await?;
+        Ok(ToolOutcome::ok(Json::object([
+            ("status", Json::from("started")),
+            ("execution_id", Json::from(started.execution_id)),
+            ("path", Json::from(started.path)),
+            ("async", Json::from(true)),
+        ])))
     }
-}
-
-async fn start_child(call: &ToolCall, context: &CallContext) -> Result<Json, TaskError> {
-    let child = read_child_request(call)?;
-    let started = context.platform()?.start_playbook(child).await?;
-    Ok(Json::object([
-        ("status", Json::from("started")),
-        ("execution_id", Json::from(started.execution_id)),
-        ("path", Json::from(started.path)),
-        ("async", Json::from(true)),
-    ]))
 }
 
 fn read_child_request(call: &ToolCall) -> Result<ChildRequest, TaskError> {

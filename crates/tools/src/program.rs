@@ -64,13 +64,13 @@ impl Program<'_> {
         let (mut leader, _lifeline) = self
             .spawn(&settings.process_limits, &launch)
             .map_err(|error| self.start_error(&error))?;
-        context.set_process_group(leader.group());
+        context.set_process_group(Some(leader.group()));
         let mut outputs = leader.take_outputs(settings.output_cap);
         let status = tokio::select! {
             status = leader.wait() => status,
             never = outputs.capture_forever() => match never {},
         };
-        context.clear_process_group();
+        context.set_process_group(None);
         // Background processes of the program end with it.
         leader.kill();
         let status =

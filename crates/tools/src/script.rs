@@ -33,15 +33,14 @@ pub(crate) struct ScriptTool {
 }
 
 impl ScriptTool {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self { settings, sources }
+    pub(crate) fn new(settings: &Arc<Settings>, sources: &Arc<ScriptLoader>) -> Self {
+        Self { settings: Arc::clone(settings), sources: Arc::clone(sources) }
     }
+}
 
-    async fn run_script(
-        &self,
-        call: &ToolCall,
-        context: &CallContext,
-    ) -> Result<ToolOutcome, TaskError> {
+#[async_trait]
+impl Tool for ScriptTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
         if config.get("job").is_some() {
             return Err(TaskError::new(
@@ -81,16 +80,6 @@ impl ScriptTool {
         let (status, output) = program.run(&self.settings, context).await?;
         let outcome = script_outcome(status, &output, started.elapsed());
         Ok(self.settings.add_limit_hint(outcome))
-    }
-}
-
-#[async_trait]
-impl Tool for ScriptTool {
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
-        match self.run_script(call, context).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
     }
 }
 

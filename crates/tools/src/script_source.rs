@@ -41,8 +41,8 @@ enum ScriptLocation<'s> {
 }
 
 impl ScriptLoader {
-    pub(crate) fn new(settings: Arc<Settings>, http: Arc<HttpClient>) -> Self {
-        Self { settings, http }
+    pub(crate) fn new(settings: &Arc<Settings>, http: &Arc<HttpClient>) -> Self {
+        Self { settings: Arc::clone(settings), http: Arc::clone(http) }
     }
 
     /// Loads the script that a map names.

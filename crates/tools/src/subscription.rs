@@ -12,7 +12,7 @@ use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, missing_key, wrong_type};
 use crate::nats::{
     Connections, FetchRequest, NatsTarget, acknowledge_all, fetch_messages, nats_error,
-    read_number, read_wait_time, required_text,
+    read_wait_time,
 };
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
@@ -37,13 +37,13 @@ pub(crate) struct SubscriptionTool {
 }
 
 impl SubscriptionTool {
-    pub(crate) fn new(settings: Arc<Settings>, connections: Arc<Connections>) -> Self {
-        Self { settings, connections }
+    pub(crate) fn new(settings: &Arc<Settings>, connections: &Arc<Connections>) -> Self {
+        Self { settings: Arc::clone(settings), connections: Arc::clone(connections) }
     }
 
     async fn run_operation(&self, call: &ToolCall) -> Result<Json, TaskError> {
         let config = Config(&call.config);
-        let source = required_text(config, "source")?;
+        let source = config.required_text("source")?;
         if source != "nats" {
             let message = format!("this worker does not support the source '{source}'; use nats");
             return Err(TaskError::new(TaskErrorKind::Unsupported, message));
@@ -55,7 +55,7 @@ impl SubscriptionTool {
             "poll" => self.poll_messages(&jetstream, config).await,
             "ack" => send_acks(&jetstream, config, operation, AckKind::Ack).await,
             "nack" => {
-                let delay = read_number(config, "nack_delay_ms", 0..=MAX_NACK_DELAY_MS)?;
+                let delay = config.number("nack_delay_ms", 0..=MAX_NACK_DELAY_MS)?;
                 let delay = delay.map(Duration::from_millis);
                 send_acks(&jetstream, config, operation, AckKind::Nak(delay)).await
             }
@@ -72,10 +72,9 @@ impl SubscriptionTool {
         config: Config<'_>,
     ) -> Result<Json, TaskError> {
         let request = FetchRequest {
-            stream: required_text(config, "stream")?,
-            consumer: required_text(config, "consumer")?,
-            batch: read_number(config, "batch", 1..=MAX_POLL_MESSAGES)?
-                .unwrap_or(DEFAULT_POLL_MESSAGES),
+            stream: config.required_text("stream")?,
+            consumer: config.required_text("consumer")?,
+            batch: config.number("batch", 1..=MAX_POLL_MESSAGES)?.unwrap_or(DEFAULT_POLL_MESSAGES),
             max_wait: read_wait_time(config, DEFAULT_POLL_WAIT_MS)?,
             max_bytes: self.settings.payload_cap,
         };
@@ -141,10 +140,7 @@ async fn send_acks(
 
 #[async_trait]
 impl Tool for SubscriptionTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.run_operation(call).await {
-            Ok(data) => ToolOutcome::ok(data),
-            Err(error) => error.into(),
-        }
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        Ok(ToolOutcome::ok(self.run_operation(call).await?))
     }
 }

@@ -16,8 +16,8 @@ use crate::platform::{Platform, PlatformHandle};
 /// so everything that the future owns must clean up when it is dropped.
 #[async_trait]
 pub(crate) trait Tool: Send + Sync {
-    /// Runs the call.
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome;
+    /// Runs the call. An error without data may be returned as `Err`.
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError>;
 
     /// Permits that calls of this kind compete for, if their number is limited. Time spent waiting
     /// for a permit does not count toward the attempt's timeout.
@@ -25,8 +25,22 @@ pub(crate) trait Tool: Send + Sync {
         None
     }
 
+    /// Releases state that is kept for a command.
+    fn release_command(&self, _command: &str) {}
+
     /// Releases resources that are held between calls.
     async fn shutdown(&self) {}
+}
+
+/// Runs a blocking function on a separate thread. `name` describes the thread in an error.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, TaskError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        let message = format!("the {name} thread ended unexpectedly: {error}");
+        TaskError::new(TaskErrorKind::Unknown, message)
+    })
 }
 
 /// Context of a running call: the process group that can be asked to stop, and the handle to the
@@ -43,7 +57,6 @@ impl CallContext {
         Self { group: Mutex::default(), platform }
     }
 
-    /// Returns the control plane.
     pub(crate) fn platform(&self) -> Result<&dyn Platform, TaskError> {
         self.platform.as_deref().ok_or_else(|| {
             let message = "this task requires a server, and this toolbox is not connected to one";
@@ -51,14 +64,9 @@ impl CallContext {
         })
     }
 
-    /// Records the process group that works for the call.
-    pub(crate) fn set_process_group(&self, group: Pid) {
-        *self.lock_group() = Some(group);
-    }
-
-    /// Records that no process works for the call any more.
-    pub(crate) fn clear_process_group(&self) {
-        *self.lock_group() = None;
+    /// Records the process group that works for the call, if any.
+    pub(crate) fn set_process_group(&self, group: Option<Pid>) {
+        *self.lock_group() = group;
     }
 
     /// Sends SIGTERM to the processes of the call. Returns true if there were any.

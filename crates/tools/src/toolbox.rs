@@ -1,5 +1,6 @@
 //! All tools of a worker, and the single place that applies timeouts and cancellation to them.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifact::ArtifactTool;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::container::ContainerTool;
-use crate::http::{HttpClient, HttpTool};
+use crate::http::HttpTool;
 use crate::mcp::McpTool;
 use crate::nats::{Connections, NatsTool};
 use crate::noop::NoopTool;
@@ -34,51 +35,18 @@ use crate::transfer::TransferTool;
 /// Time for a cancelled process to end before it is killed.
 const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Tool kinds of this build.
-const SUPPORTED_KINDS: &[ToolKind] = &[
-    ToolKind::Noop,
-    ToolKind::Python,
-    ToolKind::Shell,
-    ToolKind::Http,
-    ToolKind::Playbook,
-    ToolKind::Artifact,
-    ToolKind::ResultFetch,
-    ToolKind::Mcp,
-    ToolKind::Container,
-    ToolKind::Script,
-    ToolKind::Postgres,
-    ToolKind::Sqlite,
-    ToolKind::Transfer,
-    ToolKind::Nats,
-    ToolKind::Subscription,
-    #[cfg(feature = "rhai")]
-    ToolKind::Rhai,
-];
-
 /// The tools with which a worker runs tasks.
 ///
 /// Created once and shared. Code of one call can leave traces in a warm python interpreter, so use
 /// a separate toolbox for each trust domain.
 pub struct Toolbox {
-    noop: NoopTool,
-    python: PythonTool,
-    shell: ShellTool,
-    http: HttpTool,
-    mcp: McpTool,
-    container: ContainerTool,
-    script: ScriptTool,
-    postgres: PostgresTool,
-    sqlite: Arc<SqliteTool>,
-    transfer: TransferTool,
-    nats: NatsTool,
-    subscription: SubscriptionTool,
-    #[cfg(feature = "rhai")]
-    rhai: RhaiTool,
+    kinds: Vec<ToolKind>,
+    tools: BTreeMap<ToolKind, Arc<dyn Tool>>,
 }
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Toolbox").field("kinds", &self.kinds()).finish_non_exhaustive()
+        f.debug_struct("Toolbox").field("kinds", &self.kinds).finish_non_exhaustive()
     }
 }
 
@@ -86,32 +54,36 @@ impl Toolbox {
     /// Creates a toolbox. Interpreters and clients are started by the first call that needs them.
     pub fn new(mut settings: Settings) -> Self {
         settings.output_cap = settings.output_cap.min(MAX_OUTPUT_SIZE);
-        let settings = Arc::new(settings);
-        let http_client = Arc::new(HttpClient::new(settings.egress.clone()));
-        let sources = Arc::new(ScriptLoader::new(Arc::clone(&settings), Arc::clone(&http_client)));
-        let sqlite = Arc::new(SqliteTool::new(Arc::clone(&settings), Arc::clone(&sources)));
-        let connections = Arc::new(Connections::default());
-        Self {
-            noop: NoopTool,
-            python: PythonTool::new(Arc::clone(&settings), Arc::clone(&sources)),
-            shell: ShellTool::new(Arc::clone(&settings)),
-            http: HttpTool::new(Arc::clone(&http_client), settings.payload_cap),
-            mcp: McpTool::new(Arc::clone(&settings), Arc::clone(&http_client)),
-            container: ContainerTool::new(Arc::clone(&settings)),
-            postgres: PostgresTool::new(Arc::clone(&settings), Arc::clone(&sources)),
+        let settings = &Arc::new(settings);
+        let http = Arc::new(HttpTool::new(settings));
+        let scripts = &Arc::new(ScriptLoader::new(settings, http.client()));
+        let sqlite = Arc::new(SqliteTool::new(settings, scripts));
+        let connections = &Arc::new(Connections::default());
+        let tools = BTreeMap::from([
+            (ToolKind::Noop, Arc::new(NoopTool) as Arc<dyn Tool>),
+            (ToolKind::Python, Arc::new(PythonTool::new(settings, scripts))),
+            (ToolKind::Shell, Arc::new(ShellTool::new(settings))),
+            (ToolKind::Playbook, Arc::new(PlaybookTool)),
+            (ToolKind::Artifact, Arc::new(ArtifactTool)),
+            (ToolKind::ResultFetch, Arc::new(ArtifactTool)),
+            (ToolKind::Mcp, Arc::new(McpTool::new(settings, http.client()))),
+            (ToolKind::Container, Arc::new(ContainerTool::new(settings))),
+            (ToolKind::Script, Arc::new(ScriptTool::new(settings, scripts))),
+            (ToolKind::Postgres, Arc::new(PostgresTool::new(settings, scripts))),
+            (ToolKind::Transfer, Arc::new(TransferTool::new(settings, &http, &sqlite))),
+            (ToolKind::Sqlite, sqlite),
+            (ToolKind::Nats, Arc::new(NatsTool::new(settings, connections))),
+            (ToolKind::Subscription, Arc::new(SubscriptionTool::new(settings, connections))),
             #[cfg(feature = "rhai")]
-            rhai: RhaiTool::new(Arc::clone(&settings), Arc::clone(&http_client)),
-            transfer: TransferTool::new(Arc::clone(&settings), http_client, Arc::clone(&sqlite)),
-            sqlite,
-            nats: NatsTool::new(Arc::clone(&settings), Arc::clone(&connections)),
-            subscription: SubscriptionTool::new(Arc::clone(&settings), connections),
-            script: ScriptTool::new(settings, sources),
-        }
+            (ToolKind::Rhai, Arc::new(RhaiTool::new(settings, &http))),
+            (ToolKind::Http, http),
+        ]);
+        Self { kinds: tools.keys().copied().collect(), tools }
     }
 
     /// Returns the kinds that it can run.
     pub fn kinds(&self) -> &[ToolKind] {
-        SUPPORTED_KINDS
+        &self.kinds
     }
 
     /// Runs one call without a control plane. Kinds that need one are then unsupported.
@@ -130,8 +102,8 @@ impl Toolbox {
         cancel: CancellationToken,
     ) -> ToolOutcome {
         let context = CallContext::new(platform);
-        let mut outcome = match self.find_tool(call.kind) {
-            Some(tool) => run_with_timeout(tool, &call, &context, &cancel).await,
+        let mut outcome = match self.tools.get(&call.kind) {
+            Some(tool) => run_with_timeout(&**tool, &call, &context, &cancel).await,
             None => {
                 ToolOutcome::error(TaskErrorKind::Unsupported, unsupported_kind_message(call.kind))
             }
@@ -146,57 +118,16 @@ impl Toolbox {
     /// Ends everything that is kept warm between calls. Calls in progress are ended by their own
     /// tokens.
     pub async fn shutdown(&self) {
-        self.python.shutdown().await;
-        self.container.shutdown().await;
-        self.postgres.shutdown().await;
-        self.sqlite.shutdown().await;
-        self.nats.shutdown().await;
+        for tool in self.tools.values() {
+            tool.shutdown().await;
+        }
     }
 
     /// Releases state that tools keep for a command, such as an in-memory database that its tasks
     /// share. Call it after a command has ended, whether it succeeded or not.
     pub fn release_command(&self, command: &str) {
-        self.sqlite.release_command(command);
-    }
-
-    fn find_tool(&self, kind: ToolKind) -> Option<&dyn Tool> {
-        match kind {
-            ToolKind::Noop => Some(&self.noop),
-            ToolKind::Python => Some(&self.python),
-            ToolKind::Shell => Some(&self.shell),
-            ToolKind::Http => Some(&self.http),
-            ToolKind::Playbook => Some(&PlaybookTool),
-            ToolKind::Artifact | ToolKind::ResultFetch => Some(&ArtifactTool),
-            ToolKind::Mcp => Some(&self.mcp),
-            ToolKind::Container => Some(&self.container),
-            ToolKind::Script => Some(&self.script),
-            ToolKind::Postgres => Some(&self.postgres),
-            ToolKind::Sqlite => Some(&*self.sqlite),
-            ToolKind::Transfer => Some(&self.transfer),
-            ToolKind::Nats => Some(&self.nats),
-            ToolKind::Subscription => Some(&self.subscription),
-            #[cfg(feature = "rhai")]
-            ToolKind::Rhai => Some(&self.rhai),
-            #[cfg(not(feature = "rhai"))]
-            ToolKind::Rhai => None,
-            ToolKind::Duckdb
-            | ToolKind::Ducklake
-            | ToolKind::Workbook
-            | ToolKind::Snowflake
-            | ToolKind::Wait
-            | ToolKind::Approval
-            | ToolKind::Sleep
-            | ToolKind::Gcs
-            | ToolKind::Gateway
-            | ToolKind::Secrets
-            | ToolKind::Iterator
-            | ToolKind::Playbooks
-            | ToolKind::Agent
-            | ToolKind::Wasm
-            | ToolKind::Sink
-            | ToolKind::Save
-            | ToolKind::Auth
-            | ToolKind::TaskSequence => None,
+        for tool in self.tools.values() {
+            tool.release_command(command);
         }
     }
 }
@@ -222,7 +153,8 @@ async fn run_with_timeout(
             Err(_) => return cancelled_outcome(ToolOutcome::default()),
         },
     };
-    let mut work = pin!(tool.run(call, context));
+    let work = async { tool.run(call, context).await.unwrap_or_else(ToolOutcome::failed) };
+    let mut work = pin!(work);
     tokio::select! {
         biased;
         outcome = &mut work => return outcome,

@@ -52,6 +52,9 @@ fn spawn_code_cases(cases: &mut ConcurrentCases) {
     cases.spawn_case("script", |cluster| {
         assert_result(cluster, "script", r#"{"inline":"hello Ann","local":"from a file","code":0}"#)
     });
+    cases.spawn_case("rhai", |cluster| {
+        assert_result(cluster, "rhai", r#"{"sum":6,"kind":"transform"}"#)
+    });
     cases.spawn_case("workbook", |cluster| assert_result(cluster, "workbook", r#""hello Ann!""#));
     cases.spawn_case("container", |cluster| {
         assert_result(
@@ -99,7 +102,6 @@ const UNSUPPORTED_RESULT: &str = r#"{
     "duckdb": "unsupported: tasks of kind 'duckdb' need a build with feature 'duckdb', which this worker lacks",
     "ducklake": "unsupported: tasks of kind 'ducklake' need a build with feature 'duckdb', which this worker lacks",
     "snowflake": "unsupported: tasks of kind 'snowflake' need a build with feature 'snowflake', which this worker lacks",
-    "rhai": "unsupported: tasks of kind 'rhai' need a build with feature 'rhai', which this worker lacks",
     "subscription": "unsupported: this worker does not support the source 'kafka'; use nats",
     "wasm": "unsupported: kind 'wasm' is reserved and cannot run",
     "kubernetes": "unsupported: containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local",

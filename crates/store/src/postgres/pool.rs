@@ -377,7 +377,7 @@ fn connection_config(
     config.ssl_mode(trust.to_ssl_mode());
     set_default_timeouts(&mut config);
     let tls = MakeTlsConnector::new(trust, roots.as_deref()).map_err(StoreError::fatal)?;
-    Ok((config, tls))
+    Ok((config, (trust != TlsVerification::Disable).then_some(tls)))
 }
 
 /// Error for root certificates that cannot be read.

@@ -35,15 +35,14 @@ pub(crate) struct ContainerTool {
 }
 
 impl ContainerTool {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, removals: Arc::default() }
+    pub(crate) fn new(settings: &Arc<Settings>) -> Self {
+        Self { settings: Arc::clone(settings), removals: Arc::default() }
     }
+}
 
-    async fn run_container(
-        &self,
-        call: &ToolCall,
-        context: &CallContext,
-    ) -> Result<ToolOutcome, TaskError> {
+#[async_trait]
+impl Tool for ContainerTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
         reject_kubernetes_options(Config(&call.config))?;
         let arguments = RunArguments::from_call(call, &self.settings)?;
         let engine = Arc::new(ContainerEngine::find_installed(&self.settings)?);
@@ -63,16 +62,6 @@ impl ContainerTool {
         drop(removal_guard);
         self.removals.wait_for_name(&name).await;
         Ok(container_outcome(status, &output, state.as_ref()))
-    }
-}
-
-#[async_trait]
-impl Tool for ContainerTool {
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
-        match self.run_container(call, context).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
     }
 
     async fn shutdown(&self) {

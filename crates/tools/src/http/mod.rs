@@ -19,6 +19,7 @@ pub(crate) use self::request::{
 };
 pub(crate) use self::response::error_from_status;
 use crate::call::{ToolCall, ToolOutcome};
+use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
 /// Sends HTTP requests.
@@ -29,24 +30,23 @@ pub(crate) struct HttpTool {
 }
 
 impl HttpTool {
-    pub(crate) fn new(client: Arc<HttpClient>, payload_cap: ByteSize) -> Self {
-        Self { client, payload_cap }
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let client = Arc::new(HttpClient::new(settings.egress.clone()));
+        Self { client, payload_cap: settings.payload_cap }
     }
 
-    async fn send_call(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
-        let request = HttpRequest::from_call(call)?;
-        let started = Instant::now();
-        let response = self.client.send_and_read(&request, self.payload_cap).await?;
-        Ok(response.to_outcome(request.response_type, started.elapsed()))
+    /// Returns the client, which other tools share.
+    pub(crate) fn client(&self) -> &Arc<HttpClient> {
+        &self.client
     }
 }
 
 #[async_trait]
 impl Tool for HttpTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.send_call(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let request = HttpRequest::from_call(call)?;
+        let started = Instant::now();
+        let response = self.client.send_and_read(&request, self.payload_cap).await?;
+        Ok(response.to_outcome(request.response_type, started.elapsed()))
     }
 }

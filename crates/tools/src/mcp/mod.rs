@@ -49,35 +49,27 @@ struct McpRequest {
 }
 
 impl McpTool {
-    pub(crate) fn new(settings: Arc<Settings>, client: Arc<HttpClient>) -> Self {
-        Self { settings, client }
-    }
-
-    async fn call_server(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
-        let request = McpRequest::from_call(call, &self.settings)?;
-        let mut session = McpSession::new(&self.client, &request, self.settings.payload_cap);
-        session.initialize(&request.protocol_version).await?;
-        let result = session
-            .send_request(&request.method, &request.params, Some(idempotency_header(call)?))
-            .await;
-        session.end_session().await;
-        match result? {
-            Ok(result) => Ok(request.to_outcome(result)),
-            Err(error) => Ok(ToolOutcome {
-                data: request.to_data("error", &error.message, Json::Null),
-                ..error.into()
-            }),
-        }
+    pub(crate) fn new(settings: &Arc<Settings>, client: &Arc<HttpClient>) -> Self {
+        Self { settings: Arc::clone(settings), client: Arc::clone(client) }
     }
 }
 
 #[async_trait]
 impl Tool for McpTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.call_server(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let request = McpRequest::from_call(call, &self.settings)?;
+        let mut session = McpSession::new(&self.client, &request, self.settings.payload_cap);
+        session.initialize(&request.protocol_version).await?;
+        let key = Some(idempotency_header(call)?);
+        let result = session.send_request(&request.method, &request.params, key).await;
+        session.end_session().await;
+        Ok(match result? {
+            Ok(result) => request.to_outcome(result),
+            Err(error) => ToolOutcome {
+                data: request.to_data("error", &error.message, Json::Null),
+                ..error.into()
+            },
+        })
     }
 }
 

@@ -11,9 +11,9 @@ use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 use noetl_tls::client_config_for_host;
 use noetl_types::{Digest, TaskError, TaskErrorKind};
 
-use super::error::nats_error;
+use super::error::{NatsResult as _, nats_error};
 use super::target::NatsTarget;
-use crate::egress::EgressError;
+use crate::egress::EgressPolicy;
 use crate::settings::Settings;
 use crate::tls::tls_error;
 
@@ -77,18 +77,9 @@ async fn resolve_server(
     target: &NatsTarget,
     settings: &Settings,
 ) -> Result<Vec<SocketAddr>, TaskError> {
-    let policy = if target.is_operator_server {
-        &crate::egress::EgressPolicy::Anywhere
-    } else {
-        &settings.egress
-    };
-    policy.resolve_host(&target.host, target.port).await.map_err(|error| {
-        let kind = match error {
-            EgressError::Denied(_) => TaskErrorKind::Auth,
-            EgressError::Unresolved { .. } => TaskErrorKind::Connection,
-        };
-        TaskError::new(kind, error.to_string())
-    })
+    let policy = if target.is_operator_server { &EgressPolicy::Anywhere } else { &settings.egress };
+    let addresses = policy.resolve_host(&target.host, target.port).await;
+    addresses.map_err(|error| error.to_task_error(TaskErrorKind::Connection))
 }
 
 async fn connect_server(
@@ -113,15 +104,16 @@ async fn connect_server(
     }
     let servers: Result<Vec<ServerAddr>, _> =
         addresses.iter().map(|address| format!("nats://{address}").parse()).collect();
-    let servers = servers.map_err(|error| nats_error(&target.display_name(), &error))?;
+    let servers = servers.or_fail(&target.display_name())?;
     let client = options.connect(servers).await.map_err(|error| {
-        let task_error = nats_error(&format!("{} cannot be used", target.display_name()), &error);
-        match error.kind() {
+        let kind = match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-                TaskError::new(TaskErrorKind::Auth, task_error.message)
+                TaskErrorKind::Auth
             }
-            _ => TaskError::new(TaskErrorKind::Connection, task_error.message),
-        }
+            _ => TaskErrorKind::Connection,
+        };
+        let summary = format!("{} cannot be used", target.display_name());
+        TaskError::new(kind, nats_error(&summary, &error).message)
     })?;
     Ok(ContextBuilder::new().timeout(REQUEST_TIMEOUT).build(client))
 }

@@ -5,6 +5,8 @@ use std::error::Error;
 use async_nats::jetstream;
 use noetl_types::{TaskError, TaskErrorKind};
 
+use crate::config::schema_error;
+
 /// Error of a failed operation, with its causes.
 pub(crate) fn nats_error(summary: &str, error: &dyn Error) -> TaskError {
     let mut text = error.to_string();
@@ -27,6 +29,18 @@ pub(crate) fn nats_error(summary: &str, error: &dyn Error) -> TaskError {
     TaskError::new(kind, format!("{summary}: {text}"))
 }
 
+/// Converts the errors of NATS operations.
+pub(super) trait NatsResult<T> {
+    /// Converts an error to a task error that begins with a summary.
+    fn or_fail(self, summary: &str) -> Result<T, TaskError>;
+}
+
+impl<T, E: Error> NatsResult<T> for Result<T, E> {
+    fn or_fail(self, summary: &str) -> Result<T, TaskError> {
+        self.map_err(|error| nats_error(summary, &error))
+    }
+}
+
 /// Error for a missing item.
 pub(super) fn not_found(kind: &str, name: &str) -> TaskError {
     TaskError::new(TaskErrorKind::NotFound, format!("there is no {kind} '{name}'"))
@@ -34,7 +48,7 @@ pub(super) fn not_found(kind: &str, name: &str) -> TaskError {
 
 /// Error for a name that the server does not accept.
 pub(super) fn invalid_name(key: &str, name: &str) -> TaskError {
-    TaskError::new(TaskErrorKind::Schema, format!("'{name}' is not a valid {key} name"))
+    schema_error(format!("'{name}' is not a valid {key} name"))
 }
 
 /// True if the server reports that an item does not exist.

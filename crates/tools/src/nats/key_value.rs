@@ -1,15 +1,15 @@
 //! Operations on key-value buckets.
 
-use std::time::Duration;
-
 use async_nats::jetstream::kv::{Operation, Store};
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use futures_util::TryStreamExt as _;
 use noetl_types::{Json, Millis, TaskError, TaskErrorKind};
 
-use super::error::{invalid_name, nats_error, not_found};
+use super::error::{NatsResult as _, invalid_name, not_found};
+use super::streams::open_stream;
 use super::value::{check_payload_size, decode_payload, encode_payload};
-use super::{NatsRequest, required_text, success_result};
+use super::{NatsRequest, success_result};
+use crate::config::schema_error;
 
 /// Maximum number of keys in a list.
 const MAX_LISTED_KEYS: usize = 100_000;
@@ -18,10 +18,8 @@ impl NatsRequest<'_> {
     pub(super) async fn kv_get(&self) -> Result<Json, TaskError> {
         let (name, key) = self.bucket_and_key()?;
         let store = self.open_bucket(name).await?;
-        let entry = store.entry(key).await;
-        let entry = entry.map_err(|error| nats_error("the value cannot be read", &error))?;
-        let entry = entry.filter(|entry| entry.operation == Operation::Put);
-        let Some(entry) = entry else {
+        let entry = store.entry(key).await.or_fail("the value cannot be read")?;
+        let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
             return Ok(Json::object([
                 ("status", Json::from("not_found")),
                 ("bucket", Json::from(name)),
@@ -43,8 +41,7 @@ impl NatsRequest<'_> {
         let value = self.config.0.get("value").unwrap_or(&Json::Null);
         let store = self.get_or_create_bucket(name).await?;
         let revision = store.put(key, encode_payload(value)).await;
-        let revision =
-            revision.map_err(|error| nats_error("the value cannot be stored", &error))?;
+        let revision = revision.or_fail("the value cannot be stored")?;
         Ok(success_result([
             ("bucket", Json::from(name)),
             ("key", Json::from(key)),
@@ -55,27 +52,25 @@ impl NatsRequest<'_> {
     pub(super) async fn kv_delete(&self) -> Result<Json, TaskError> {
         let (name, key) = self.bucket_and_key()?;
         let deleted = self.open_bucket(name).await?.delete(key).await;
-        deleted.map_err(|error| nats_error("the key cannot be deleted", &error))?;
-        Ok(key_result(name, key))
+        deleted.or_fail("the key cannot be deleted")?;
+        Ok(success_result([("bucket", Json::from(name)), ("key", Json::from(key))]))
     }
 
     pub(super) async fn kv_purge(&self) -> Result<Json, TaskError> {
         let (name, key) = self.bucket_and_key()?;
         let purged = self.open_bucket(name).await?.purge(key).await;
-        purged.map_err(|error| nats_error("the key cannot be purged", &error))?;
-        Ok(key_result(name, key))
+        purged.or_fail("the key cannot be purged")?;
+        Ok(success_result([("bucket", Json::from(name)), ("key", Json::from(key))]))
     }
 
     pub(super) async fn kv_keys(&self) -> Result<Json, TaskError> {
-        let name = required_text(self.config, "bucket")?;
+        const LIST_FAILED: &str = "the keys cannot be listed";
+        let name = self.config.required_text("bucket")?;
         let pattern = self.config.text("pattern")?.unwrap_or(">");
-        let list_error =
-            |error: &dyn std::error::Error| nats_error("the keys cannot be listed", error);
         let store = self.open_bucket(name).await?;
-        let keys = store.keys().await.map_err(|error| list_error(&error))?;
+        let mut keys = std::pin::pin!(store.keys().await.or_fail(LIST_FAILED)?);
         let mut matching: Vec<String> = Vec::new();
-        let mut keys = std::pin::pin!(keys);
-        while let Some(key) = keys.try_next().await.map_err(|error| list_error(&error))? {
+        while let Some(key) = keys.try_next().await.or_fail(LIST_FAILED)? {
             if matches_pattern(pattern, &key) {
                 matching.push(key);
             }
@@ -89,14 +84,14 @@ impl NatsRequest<'_> {
         matching.dedup();
         Ok(success_result([
             ("bucket", Json::from(name)),
-            ("count", Json::from(u64::try_from(matching.len()).unwrap_or(u64::MAX))),
+            ("count", Json::from(matching.len())),
             ("keys", Json::list(matching.into_iter().map(Json::from))),
         ]))
     }
 
     fn bucket_and_key(&self) -> Result<(&str, &str), TaskError> {
-        let bucket = required_text(self.config, "bucket")?;
-        let key = required_text(self.config, "key")?;
+        let bucket = self.config.required_text("bucket")?;
+        let key = self.config.required_text("key")?;
         let is_legal = |c: char| c.is_ascii_alphanumeric() || "-/_=.".contains(c);
         if !key.chars().all(is_legal) || key.starts_with('.') || key.ends_with('.') {
             return Err(invalid_name("key", key));
@@ -105,59 +100,51 @@ impl NatsRequest<'_> {
     }
 
     async fn open_bucket(&self, name: &str) -> Result<Store, TaskError> {
-        match self.find_bucket(name).await? {
-            Some(store) => Ok(store),
-            None => Err(not_found("bucket", name)),
+        if !self.has_bucket("KV", name).await? {
+            return Err(not_found("bucket", name));
         }
-    }
-
-    async fn find_bucket(&self, name: &str) -> Result<Option<Store>, TaskError> {
-        check_bucket_name(name)?;
-        if !self.has_stream(&format!("KV_{name}")).await? {
-            return Ok(None);
-        }
-        let store = self.jetstream.get_key_value(name).await;
-        let store = store.map_err(|error| nats_error("the bucket cannot be opened", &error))?;
-        Ok(Some(store))
+        self.jetstream.get_key_value(name).await.or_fail("the bucket cannot be opened")
     }
 
     /// Opens a bucket, or creates it if it does not exist. The `ttl` of the task applies only when
     /// the bucket is created.
     async fn get_or_create_bucket(&self, name: &str) -> Result<Store, TaskError> {
-        if let Some(store) = self.find_bucket(name).await? {
-            return Ok(store);
+        if !self.has_bucket("KV", name).await? {
+            let ttl = self.config.get("ttl").map(Millis::from_json).transpose();
+            let ttl = ttl
+                .map_err(|error| schema_error(format!("'ttl' is not a duration: {error}")))?
+                .unwrap_or_default();
+            // Created as the underlying stream: the library's own call requires information that
+            // old servers do not report.
+            let bucket = Config {
+                name: format!("KV_{name}"),
+                subjects: vec![format!("$KV.{name}.>")],
+                max_messages_per_subject: 1,
+                max_age: ttl.into(),
+                discard: DiscardPolicy::New,
+                allow_rollup: true,
+                deny_delete: true,
+                allow_direct: true,
+                ..Config::default()
+            };
+            let created = self.jetstream.get_or_create_stream(bucket).await;
+            created.or_fail("the bucket cannot be created")?;
         }
-        let ttl = self.config.get("ttl").map(Millis::from_json).transpose();
-        let ttl = ttl.map_err(|error| {
-            TaskError::new(TaskErrorKind::Schema, format!("'ttl' is not a duration: {error}"))
-        })?;
-        // Created as the underlying stream: the library's own call requires information that old
-        // servers do not report.
-        let bucket = Config {
-            name: format!("KV_{name}"),
-            subjects: vec![format!("$KV.{name}.>")],
-            max_messages_per_subject: 1,
-            max_age: ttl.map_or(Duration::ZERO, |ttl| Duration::from_millis(ttl.as_ms())),
-            discard: DiscardPolicy::New,
-            allow_rollup: true,
-            deny_delete: true,
-            allow_direct: true,
-            ..Config::default()
-        };
-        let created = self.jetstream.get_or_create_stream(bucket).await;
-        created.map_err(|error| nats_error("the bucket cannot be created", &error))?;
-        let store = self.jetstream.get_key_value(name).await;
-        store.map_err(|error| nats_error("the bucket cannot be opened", &error))
+        self.jetstream.get_key_value(name).await.or_fail("the bucket cannot be opened")
     }
-}
 
-fn key_result(bucket: &str, key: &str) -> Json {
-    success_result([("bucket", Json::from(bucket)), ("key", Json::from(key))])
-}
-
-pub(super) fn check_bucket_name(name: &str) -> Result<(), TaskError> {
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    if name.chars().all(is_legal) { Ok(()) } else { Err(invalid_name("bucket", name)) }
+    /// True if a bucket exists, whose stream has a name with this prefix.
+    pub(super) async fn has_bucket(&self, prefix: &str, name: &str) -> Result<bool, TaskError> {
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        if !name.chars().all(is_legal) {
+            return Err(invalid_name("bucket", name));
+        }
+        match open_stream(&self.jetstream, &format!("{prefix}_{name}")).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == TaskErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// True if a key matches a pattern: `*` matches one token, `>` matches all remaining tokens.

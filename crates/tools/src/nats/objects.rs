@@ -7,10 +7,9 @@ use futures_util::TryStreamExt as _;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 use tokio::io::AsyncReadExt as _;
 
-use super::error::{nats_error, not_found};
-use super::key_value::check_bucket_name;
+use super::error::{NatsResult as _, nats_error, not_found};
 use super::value::{check_payload_size, decode_payload, encode_payload};
-use super::{NatsRequest, required_text, success_result};
+use super::{NatsRequest, success_result};
 
 /// Maximum number of objects in a list.
 const MAX_LISTED_OBJECTS: usize = 10_000;
@@ -28,32 +27,25 @@ impl NatsRequest<'_> {
         let mut content = Vec::with_capacity(info.size);
         let max_bytes = self.settings.payload_cap.as_bytes();
         let read = (&mut object).take(max_bytes).read_to_end(&mut content).await;
-        read.map_err(|error| nats_error("the object cannot be read", &error))?;
-        let mut fields = object_fields(&info);
-        fields.push(("data", decode_payload(&content)));
-        Ok(with_success_status(fields))
+        read.or_fail("the object cannot be read")?;
+        let data = ("data", decode_payload(&content));
+        Ok(success_result(object_fields(&info).into_iter().chain([data])))
     }
 
     pub(super) async fn object_put(&self) -> Result<Json, TaskError> {
         let (bucket, name) = self.bucket_and_object()?;
         let data = self.config.0.get("data").or(self.config.0.get("value"));
         let content = encode_payload(data.unwrap_or(&Json::Null));
-        check_bucket_name(bucket)?;
-        let store = if self.has_stream(&format!("OBJ_{bucket}")).await? {
-            self.jetstream
-                .get_object_store(bucket)
-                .await
-                .map_err(|error| nats_error("the bucket cannot be opened", &error))?
+        let store = if self.has_bucket("OBJ", bucket).await? {
+            self.jetstream.get_object_store(bucket).await.or_fail("the bucket cannot be opened")?
         } else {
             let bucket = BucketConfig { bucket: bucket.to_owned(), ..BucketConfig::default() };
-            self.jetstream
-                .create_object_store(bucket)
-                .await
-                .map_err(|error| nats_error("the bucket cannot be created", &error))?
+            let created = self.jetstream.create_object_store(bucket).await;
+            created.or_fail("the bucket cannot be created")?
         };
         let stored = store.put(name, &mut &*content).await;
-        let info = stored.map_err(|error| nats_error("the object cannot be stored", &error))?;
-        Ok(with_success_status(object_fields(&info)))
+        let info = stored.or_fail("the object cannot be stored")?;
+        Ok(success_result(object_fields(&info)))
     }
 
     pub(super) async fn object_delete(&self) -> Result<Json, TaskError> {
@@ -61,19 +53,17 @@ impl NatsRequest<'_> {
         let store = self.open_object_store(bucket).await?;
         self.fetch_object_info(&store, name).await?;
         let deleted = store.delete(name).await;
-        deleted.map_err(|error| nats_error("the object cannot be deleted", &error))?;
+        deleted.or_fail("the object cannot be deleted")?;
         Ok(success_result([("bucket", Json::from(bucket)), ("object", Json::from(name))]))
     }
 
     pub(super) async fn object_list(&self) -> Result<Json, TaskError> {
-        let bucket = required_text(self.config, "bucket")?;
-        let list_error =
-            |error: &dyn std::error::Error| nats_error("objects cannot be listed", error);
+        const LIST_FAILED: &str = "objects cannot be listed";
+        let bucket = self.config.required_text("bucket")?;
         let store = self.open_object_store(bucket).await?;
-        let list = store.list().await.map_err(|error| list_error(&error))?;
-        let mut list = std::pin::pin!(list);
+        let mut list = std::pin::pin!(store.list().await.or_fail(LIST_FAILED)?);
         let mut objects = Vec::new();
-        while let Some(info) = list.try_next().await.map_err(|error| list_error(&error))? {
+        while let Some(info) = list.try_next().await.or_fail(LIST_FAILED)? {
             objects.push(Json::object(object_fields(&info)));
             if objects.len() > MAX_LISTED_OBJECTS {
                 let message = format!("the bucket has more than {MAX_LISTED_OBJECTS} objects");
@@ -82,7 +72,7 @@ impl NatsRequest<'_> {
         }
         Ok(success_result([
             ("bucket", Json::from(bucket)),
-            ("count", Json::from(u64::try_from(objects.len()).unwrap_or(u64::MAX))),
+            ("count", Json::from(objects.len())),
             ("objects", Json::list(objects)),
         ]))
     }
@@ -90,7 +80,7 @@ impl NatsRequest<'_> {
     pub(super) async fn object_info(&self) -> Result<Json, TaskError> {
         let (bucket, name) = self.bucket_and_object()?;
         let store = self.open_object_store(bucket).await?;
-        Ok(with_success_status(object_fields(&self.fetch_object_info(&store, name).await?)))
+        Ok(success_result(object_fields(&self.fetch_object_info(&store, name).await?)))
     }
 
     async fn fetch_object_info(
@@ -109,34 +99,27 @@ impl NatsRequest<'_> {
     }
 
     fn bucket_and_object(&self) -> Result<(&str, &str), TaskError> {
-        let bucket = required_text(self.config, "bucket")?;
+        let bucket = self.config.required_text("bucket")?;
         let object = match self.config.text("object")? {
             Some(object) => object,
-            None => required_text(self.config, "name")?,
+            None => self.config.required_text("name")?,
         };
         Ok((bucket, object))
     }
 
     async fn open_object_store(&self, bucket: &str) -> Result<ObjectStore, TaskError> {
-        check_bucket_name(bucket)?;
-        if !self.has_stream(&format!("OBJ_{bucket}")).await? {
+        if !self.has_bucket("OBJ", bucket).await? {
             return Err(not_found("bucket", bucket));
         }
-        let store = self.jetstream.get_object_store(bucket).await;
-        store.map_err(|error| nats_error("the bucket cannot be opened", &error))
+        self.jetstream.get_object_store(bucket).await.or_fail("the bucket cannot be opened")
     }
 }
 
-fn object_fields(info: &ObjectInfo) -> Vec<(&'static str, Json)> {
-    vec![
+fn object_fields(info: &ObjectInfo) -> [(&'static str, Json); 4] {
+    [
         ("bucket", Json::from(&*info.bucket)),
         ("object", Json::from(&*info.name)),
-        ("size", Json::from(u64::try_from(info.size).unwrap_or(u64::MAX))),
+        ("size", Json::from(info.size)),
         ("digest", Json::from(info.digest.as_deref())),
     ]
-}
-
-fn with_success_status(fields: Vec<(&'static str, Json)>) -> Json {
-    let status = ("status", Json::from("success"));
-    Json::object(std::iter::once(status).chain(fields))
 }

@@ -12,9 +12,10 @@ use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind, Timestamp};
 
-use super::error::{invalid_name, is_not_found, nats_error, not_found};
+use super::error::{NatsResult as _, invalid_name, is_not_found, nats_error, not_found};
 use super::value::{check_payload_size, decode_payload, encode_payload, headers_to_json};
-use super::{NatsRequest, read_number, required_text, success_result};
+use super::{NatsRequest, success_result};
+use crate::config::Config;
 
 /// Maximum and default number of messages per call.
 const MAX_FETCH_MESSAGES: u64 = 1_000;
@@ -47,7 +48,7 @@ pub(crate) struct FetchedMessage {
 
 impl NatsRequest<'_> {
     pub(super) async fn js_publish(&self) -> Result<Json, TaskError> {
-        let subject = required_text(self.config, "subject")?;
+        let subject = self.config.required_text("subject")?;
         if !async_nats::Subject::from(subject).is_valid() || subject.contains(['*', '>']) {
             return Err(invalid_name("subject", subject));
         }
@@ -85,11 +86,13 @@ impl NatsRequest<'_> {
 
     pub(super) async fn js_consume(&self) -> Result<Json, TaskError> {
         let (stream, consumer) =
-            (required_text(self.config, "stream")?, required_text(self.config, "consumer")?);
+            (self.config.required_text("stream")?, self.config.required_text("consumer")?);
         let request = FetchRequest {
             stream,
             consumer,
-            batch: read_number(self.config, "batch", 1..=MAX_FETCH_MESSAGES)?
+            batch: self
+                .config
+                .number("batch", 1..=MAX_FETCH_MESSAGES)?
                 .unwrap_or(DEFAULT_FETCH_MESSAGES),
             max_wait: read_wait_time(self.config, DEFAULT_WAIT_MS)?,
             max_bytes: self.settings.payload_cap,
@@ -108,35 +111,25 @@ impl NatsRequest<'_> {
     }
 
     pub(super) async fn js_get_msg(&self) -> Result<Json, TaskError> {
-        let name = required_text(self.config, "stream")?;
-        let seq = read_number(self.config, "seq", 1..=u64::MAX)?;
+        let name = self.config.required_text("stream")?;
+        let seq = self.config.number("seq", 1..=u64::MAX)?;
         let stream = open_stream(&self.jetstream, name).await?;
         let subject = match self.config.get("last") {
             Some(Json::Str(subject)) if !matches!(&**subject, "true" | "false") => Some(&**subject),
             _ => self.config.text("subject")?,
         };
-        let message = match (seq, subject) {
-            (Some(seq), _) => {
-                stream.get_raw_message(seq).await.map_err(|error| match error.kind() {
-                    RawMessageErrorKind::NoMessageFound => not_found("message", &seq.to_string()),
-                    RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
-                        not_found("message", &seq.to_string())
-                    }
-                    _ => nats_error("the message cannot be read", &error),
-                })?
-            }
-            (None, subject) => {
-                let subject = subject.unwrap_or(">");
-                let last = stream.get_last_raw_message_by_subject(subject).await;
-                last.map_err(|error| match error.kind() {
-                    RawMessageErrorKind::NoMessageFound => not_found("message on", subject),
-                    RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
-                        not_found("message on", subject)
-                    }
-                    _ => nats_error("the message cannot be read", &error),
-                })?
-            }
+        let (message, missing) = if let Some(seq) = seq {
+            (stream.get_raw_message(seq).await, not_found("message", &seq.to_string()))
+        } else {
+            let subject = subject.unwrap_or(">");
+            let last = stream.get_last_raw_message_by_subject(subject).await;
+            (last, not_found("message on", subject))
         };
+        let message = message.map_err(|error| match error.kind() {
+            RawMessageErrorKind::NoMessageFound => missing,
+            RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => missing,
+            _ => nats_error("the message cannot be read", &error),
+        })?;
         check_payload_size(message.payload.len(), self.settings.payload_cap)?;
         Ok(success_result([
             ("stream", Json::from(name)),
@@ -149,41 +142,26 @@ impl NatsRequest<'_> {
     }
 
     pub(super) async fn js_stream_info(&self) -> Result<Json, TaskError> {
-        let name = required_text(self.config, "stream")?;
+        let name = self.config.required_text("stream")?;
         let stream = open_stream(&self.jetstream, name).await?;
         let info = stream.cached_info();
-        let consumers = u64::try_from(info.state.consumer_count).unwrap_or(u64::MAX);
+        let subjects = info.config.subjects.iter().map(|subject| Json::from(&**subject));
         Ok(success_result([
             ("stream", Json::from(name)),
-            (
-                "subjects",
-                Json::list(info.config.subjects.iter().map(|subject| Json::from(&**subject))),
-            ),
+            ("subjects", Json::list(subjects)),
             ("messages", Json::from(info.state.messages)),
             ("bytes", Json::from(info.state.bytes)),
             ("first_seq", Json::from(info.state.first_sequence)),
             ("last_seq", Json::from(info.state.last_sequence)),
-            ("consumers", Json::from(consumers)),
+            ("consumers", Json::from(info.state.consumer_count)),
             ("created", format_time(info.created.unix_timestamp_nanos())),
         ]))
-    }
-
-    /// True if a stream exists.
-    pub(super) async fn has_stream(&self, name: &str) -> Result<bool, TaskError> {
-        match open_stream(&self.jetstream, name).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind == TaskErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 }
 
 /// Reads the wait time for messages.
-pub(crate) fn read_wait_time(
-    config: crate::config::Config<'_>,
-    default_ms: u64,
-) -> Result<Duration, TaskError> {
-    let requested = read_number(config, "timeout_ms", 1..=MAX_WAIT_MS)?;
+pub(crate) fn read_wait_time(config: Config<'_>, default_ms: u64) -> Result<Duration, TaskError> {
+    let requested = config.number("timeout_ms", 1..=MAX_WAIT_MS)?;
     Ok(Duration::from_millis(requested.unwrap_or(default_ms)))
 }
 
@@ -193,6 +171,7 @@ pub(crate) async fn fetch_messages(
     jetstream: &Context,
     request: &FetchRequest<'_>,
 ) -> Result<Vec<FetchedMessage>, TaskError> {
+    const FETCH_FAILED: &str = "messages cannot be fetched";
     let stream = open_stream(jetstream, request.stream).await?;
     let durable = PullConfig {
         durable_name: Some(request.consumer.to_owned()),
@@ -201,19 +180,17 @@ pub(crate) async fn fetch_messages(
     };
     let consumer: Result<Consumer<PullConfig>, _> =
         stream.get_or_create_consumer(request.consumer, durable).await;
-    let consumer = consumer.map_err(|error| nats_error("the consumer cannot be opened", &error))?;
-    let fetch_error =
-        |error: &dyn std::error::Error| nats_error("messages cannot be fetched", error);
+    let consumer = consumer.or_fail("the consumer cannot be opened")?;
     let batch = consumer
         .batch()
         .max_messages(usize::try_from(request.batch).unwrap_or(1))
         .expires(request.max_wait)
         .messages()
         .await;
-    let mut batch = batch.map_err(|error| fetch_error(&error))?;
+    let mut batch = batch.or_fail(FETCH_FAILED)?;
     let (mut fetched, mut bytes) = (Vec::new(), 0);
     while let Some(message) = batch.next().await {
-        let message = message.map_err(|error| fetch_error(&*error))?;
+        let message = message.map_err(|error| nats_error(FETCH_FAILED, &*error))?;
         bytes += message.payload.len();
         check_payload_size(bytes, request.max_bytes)?;
         fetched.push(to_fetched_message(message)?);
@@ -275,7 +252,7 @@ fn to_fetched_message(message: jetstream::Message) -> Result<FetchedMessage, Tas
 }
 
 /// Opens an existing stream.
-async fn open_stream(jetstream: &Context, name: &str) -> Result<Stream, TaskError> {
+pub(super) async fn open_stream(jetstream: &Context, name: &str) -> Result<Stream, TaskError> {
     let stream = jetstream.get_stream(name).await;
     stream.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(inner) if is_not_found(&inner) => not_found("stream", name),

@@ -1,9 +1,10 @@
 //! NATS server and identity of a task.
 
-use noetl_types::{Digest, JsonMap, TaskError, TaskErrorKind, sha256};
+use noetl_types::{Digest, JsonMap, TaskError, sha256};
+use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use crate::config::{Config, missing_key};
+use crate::config::{Config, missing_key, schema_error};
 use crate::settings::{NatsSettings, Settings};
 use crate::sql::read_credential;
 
@@ -98,7 +99,7 @@ impl NatsTarget {
 fn parse_nats_url(text: &str) -> Result<Url, TaskError> {
     let invalid = |problem: &str| {
         // The address may contain a password, so it is not repeated.
-        TaskError::new(TaskErrorKind::Schema, format!("'url' {problem}"))
+        schema_error(format!("'url' {problem}"))
     };
     let full_url = if text.contains("://") { text.to_owned() } else { format!("nats://{text}") };
     let url = Url::parse(&full_url).map_err(|_| invalid("is not a valid NATS server address"))?;
@@ -111,18 +112,8 @@ fn parse_nats_url(text: &str) -> Result<Url, TaskError> {
     Ok(url)
 }
 
-/// Decodes the percent-encoding of a part of an address.
 fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

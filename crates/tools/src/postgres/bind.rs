@@ -4,13 +4,11 @@
 //! that type. So a number for a `numeric`, a text for a `timestamptz` and a list for an array have
 //! the same effect as literals in the statement, without being part of it.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 use noetl_types::{Json, TaskError};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-use crate::config::{scalar_text, wrong_type};
+use crate::config::{decode_base64, scalar_text, wrong_type};
 use crate::lenient::lenient_json;
 
 /// Encoded parameter.
@@ -83,13 +81,9 @@ fn param_text(value: &Json, ty: &Type) -> String {
 
 /// Decodes base64, given as a text or as the map that an http task returns.
 fn decode_bytea(name: &str, value: &Json) -> Result<Vec<u8>, TaskError> {
-    let invalid = || wrong_type(name, "base64-encoded bytes", value);
-    let text = value
-        .as_str()
-        .or_else(|| value.get("base64").and_then(Json::as_str))
-        .ok_or_else(invalid)?;
-    let compact: String = text.split_whitespace().collect();
-    STANDARD.decode(compact).map_err(|_| invalid())
+    let text = value.as_str().or_else(|| value.get("base64").and_then(Json::as_str));
+    let bytes = text.and_then(|text| decode_base64(text).ok());
+    bytes.ok_or_else(|| wrong_type(name, "base64-encoded bytes", value))
 }
 
 /// Converts a value to an array literal. A text is passed through unless it is a JSON list.

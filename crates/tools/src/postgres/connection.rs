@@ -1,23 +1,19 @@
 //! One connection to a server: opened to a checked address, and ended with a cancel request if its
 //! statement is abandoned.
 
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use noetl_tls::{HostTlsConnector, MakeTlsConnector};
+use noetl_tls::{MakeTlsConnector, TlsVerification};
 use noetl_types::{ByteSize, TaskError, TaskErrorKind};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{CancelToken, Client, Config as PostgresConfig, NoTls};
-use tokio_util::either::Either;
+use tokio_postgres::{Client, Config as PostgresConfig};
 
-use super::error;
+use super::error::{is_unreachable, login_error};
 use super::target::{PostgresTarget, ServerEndpoint};
-use crate::egress::{EgressError, EgressPolicy};
+use crate::egress::EgressPolicy;
 use crate::file_access;
 use crate::settings::Settings;
 use crate::tls::tls_error;
@@ -28,31 +24,15 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a certificate file.
 const MAX_CERTIFICATE_FILE_SIZE: ByteSize = ByteSize::from_mib(1);
 
-type Stream = Either<TcpStream, UnixStream>;
-
 /// A connection to a server.
 pub(super) struct ServerConnection {
     pub(super) client: Client,
     /// Task that moves bytes between the client and the socket.
     driver: JoinHandle<()>,
-    cancel_route: CancelRoute,
+    /// Encrypts the connection, and a cancel request to the same address.
+    tls: MakeTlsConnector,
     /// True if a statement may be running.
     pub(super) busy: bool,
-    /// Start of the current idle period.
-    pub(super) idle_since: Instant,
-}
-
-/// Address and TLS settings of the connection, which a cancel request reuses.
-#[derive(Clone)]
-struct CancelRoute {
-    peer: PeerAddress,
-    tls: Option<HostTlsConnector>,
-}
-
-#[derive(Debug, Clone)]
-enum PeerAddress {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
 }
 
 impl ServerConnection {
@@ -61,8 +41,7 @@ impl ServerConnection {
         target: &PostgresTarget,
         settings: &Settings,
     ) -> Result<Self, TaskError> {
-        let connect_timeout = target.connect_timeout;
-        let connect_timeout = connect_timeout.unwrap_or(settings.postgres.connect_timeout);
+        let connect_timeout = target.connect_timeout.unwrap_or(settings.postgres.connect_timeout);
         let roots = match &target.root_certificates {
             Some(root) => Some(read_certificates(root, settings).await?),
             None => None,
@@ -74,7 +53,7 @@ impl ServerConnection {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(error)) => failure = Some(error),
                 Err(_) => {
-                    let message = format!("{} does not respond", describe_endpoint(endpoint));
+                    let message = format!("the server at {endpoint} does not respond");
                     failure = Some(TaskError::new(TaskErrorKind::DbConnection, message));
                 }
             }
@@ -96,145 +75,81 @@ impl Drop for ServerConnection {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let token = self.client.cancel_token();
-        let route = self.cancel_route.clone();
+        let cancel = self.client.cancel_token();
+        let tls = self.tls.clone();
         let driver = self.driver.abort_handle();
         runtime.spawn(async move {
-            if timeout(CANCEL_TIMEOUT, send_cancel(&token, &route)).await.is_err() {
-                tracing::debug!("a cancel request timed out");
+            match timeout(CANCEL_TIMEOUT, cancel.cancel_query(tls)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a cancel request failed"),
+                Err(_) => tracing::debug!("a cancel request timed out"),
             }
             driver.abort();
         });
     }
 }
 
+/// Connects to an endpoint at an address that was checked.
 async fn connect_to(
     endpoint: &ServerEndpoint,
     target: &PostgresTarget,
     roots: Option<&[u8]>,
     egress: &EgressPolicy,
 ) -> Result<ServerConnection, TaskError> {
-    let (stream, route) = match endpoint {
+    let connector = |verification| {
+        MakeTlsConnector::new(verification, roots).map_err(|error| tls_error(&error))
+    };
+    let mut config = target.login.clone();
+    match endpoint {
         ServerEndpoint::Tcp { name, address, port } => {
-            let tls = MakeTlsConnector::new(target.verification, roots)
-                .and_then(|connector| {
-                    connector.map(|connector| connector.for_host(name)).transpose()
-                })
-                .map_err(|error| tls_error(&error))?;
-            let (stream, peer) = connect_tcp(address, *port, egress).await?;
-            let route = CancelRoute { peer: PeerAddress::Tcp(peer), tls };
-            (Stream::Left(stream), route)
+            let tls = connector(target.verification)?;
+            let addresses = egress.resolve_host(address, *port).await;
+            let addresses =
+                addresses.map_err(|error| error.to_task_error(TaskErrorKind::DbConnection))?;
+            let mut result = Err(no_address(endpoint));
+            for address in addresses {
+                let mut config = config.clone();
+                config.host(name).hostaddr(address.ip()).port(*port);
+                result = match log_in(&config, &tls).await {
+                    Err(error) if is_unreachable(&error) => Err(login_error(endpoint, &error)),
+                    result => return result.map_err(|error| login_error(endpoint, &error)),
+                };
+            }
+            result
         }
         ServerEndpoint::Unix { folder, port } => {
-            let path = Path::new(folder).join(format!(".s.PGSQL.{port}"));
-            let stream = connect_unix(&path, folder, *port, egress).await?;
-            let peer = PeerAddress::Unix(path);
-            (Stream::Right(stream), CancelRoute { peer, tls: None })
-        }
-    };
-    let (client, driver) = log_in(stream, route.tls.clone(), &target.login)
-        .await
-        .map_err(|error| error::login_error(&describe_endpoint(endpoint), &error))?;
-    Ok(ServerConnection {
-        client,
-        driver,
-        cancel_route: route,
-        busy: true,
-        idle_since: Instant::now(),
-    })
-}
-
-async fn log_in(
-    stream: Stream,
-    tls: Option<HostTlsConnector>,
-    login: &PostgresConfig,
-) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-    async fn drive_connection(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to PostgreSQL ended");
-        }
-    }
-    if let Some(tls) = tls {
-        let (client, connection) = login.connect_raw(stream, tls).await?;
-        return Ok((client, tokio::spawn(drive_connection(connection))));
-    }
-    // A local socket needs no encryption, regardless of the task's settings.
-    let mut plain = login.clone();
-    plain.ssl_mode(SslMode::Disable);
-    let (client, connection) = plain.connect_raw(stream, NoTls).await?;
-    Ok((client, tokio::spawn(drive_connection(connection))))
-}
-
-async fn send_cancel(token: &CancelToken, route: &CancelRoute) {
-    let stream = match &route.peer {
-        PeerAddress::Tcp(address) => TcpStream::connect(address).await.map(Stream::Left),
-        PeerAddress::Unix(path) => UnixStream::connect(path).await.map(Stream::Right),
-    };
-    let Ok(stream) = stream else { return };
-    let result = match &route.tls {
-        Some(tls) => token.cancel_query_raw(stream, tls.clone()).await,
-        None => token.cancel_query_raw(stream, NoTls).await,
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "a cancel request failed");
-    }
-}
-
-/// Connects to an address that was checked.
-async fn connect_tcp(
-    host: &str,
-    port: u16,
-    egress: &EgressPolicy,
-) -> Result<(TcpStream, SocketAddr), TaskError> {
-    let addresses = egress.resolve_host(host, port).await.map_err(|error| {
-        let kind = match error {
-            EgressError::Denied(_) => TaskErrorKind::Auth,
-            EgressError::Unresolved { .. } => TaskErrorKind::DbConnection,
-        };
-        TaskError::new(kind, error.to_string())
-    })?;
-    let mut failure = io::Error::from(io::ErrorKind::NotFound);
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Statements and their responses are small, so waiting to fill a packet only adds
-                // latency.
-                stream.set_nodelay(true).ok();
-                return Ok((stream, address));
+            // A socket of this machine is not a public address.
+            if !egress.names_host(folder, *port) {
+                let message = format!(
+                    "'{folder}' is a local socket of the worker; the operator can allow it with \
+                     NOETL_EGRESS_ALLOW"
+                );
+                return Err(TaskError::new(TaskErrorKind::Auth, message));
             }
-            Err(error) => failure = error,
+            // It needs no encryption, regardless of the task's settings.
+            let tls = connector(TlsVerification::Disable)?;
+            config.host_path(folder).port(*port).ssl_mode(SslMode::Disable);
+            log_in(&config, &tls).await.map_err(|error| login_error(endpoint, &error))
         }
     }
-    Err(unreachable_error(&format!("{host}:{port}"), &failure))
 }
 
-/// Connects to a socket of this machine, which is not a public address.
-async fn connect_unix(
-    path: &Path,
-    folder: &str,
-    port: u16,
-    egress: &EgressPolicy,
-) -> Result<UnixStream, TaskError> {
-    if !egress.names_host(folder, port) {
-        let message = format!(
-            "'{folder}' is a local socket of the worker; the operator can allow it with \
-             NOETL_EGRESS_ALLOW"
-        );
-        return Err(TaskError::new(TaskErrorKind::Auth, message));
-    }
-    UnixStream::connect(path).await.map_err(|error| unreachable_error(folder, &error))
-}
-
-fn unreachable_error(server: &str, error: &io::Error) -> TaskError {
-    let message = format!("the server at {server} cannot be reached: {error}");
+fn no_address(endpoint: &ServerEndpoint) -> TaskError {
+    let message = format!("the server at {endpoint} cannot be reached: it has no address");
     TaskError::new(TaskErrorKind::DbConnection, message)
 }
 
-fn describe_endpoint(endpoint: &ServerEndpoint) -> String {
-    match endpoint {
-        ServerEndpoint::Tcp { name, port, .. } => format!("the server at {name}:{port}"),
-        ServerEndpoint::Unix { folder, .. } => format!("the server at {folder}"),
-    }
+async fn log_in(
+    config: &PostgresConfig,
+    tls: &MakeTlsConnector,
+) -> Result<ServerConnection, tokio_postgres::Error> {
+    let (client, connection) = config.connect(tls.clone()).await?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to PostgreSQL ended");
+        }
+    });
+    Ok(ServerConnection { client, driver, tls: tls.clone(), busy: true })
 }
 
 /// Reads PEM certificates, given as text or as a file.
@@ -242,11 +157,7 @@ async fn read_certificates(root: &str, settings: &Settings) -> Result<Vec<u8>, T
     if root.trim_start().starts_with("-----BEGIN") {
         return Ok(root.as_bytes().to_vec());
     }
-    file_access::read_allowed_file(
-        "certificate file",
-        Path::new(root),
-        MAX_CERTIFICATE_FILE_SIZE,
-        settings,
-    )
-    .await
+    let path = Path::new(root);
+    let max_size = MAX_CERTIFICATE_FILE_SIZE;
+    file_access::read_allowed_file("certificate file", path, max_size, settings).await
 }

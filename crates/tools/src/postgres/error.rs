@@ -1,47 +1,59 @@
 //! Conversion of server and connection errors to task errors.
 
+use std::error::Error as _;
+
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, ErrorPosition};
 
+use super::target::ServerEndpoint;
+use crate::sql::SqlError;
+use crate::tls::tls_error;
+
 /// Error of a statement.
-#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
-pub(super) fn statement_error(error: tokio_postgres::Error) -> TaskError {
-    if let Some(db_error) = error.as_db_error() {
-        return server_error(db_error);
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        if let Some(db_error) = error.as_db_error() {
+            return Self(server_error(db_error));
+        }
+        let cause = error.source();
+        let io_error = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        Self(if io_error.is_some() || error.is_closed() {
+            let reason = cause.map_or_else(|| "it is closed".to_owned(), ToString::to_string);
+            let message = format!("the connection to the server was lost: {reason}");
+            TaskError::new(TaskErrorKind::DbConnection, message)
+        } else {
+            TaskError::new(TaskErrorKind::DbError, with_cause(&error))
+        })
     }
-    let cause = error_source(&error);
-    let is_io = cause.is_some_and(|cause| cause.downcast_ref::<std::io::Error>().is_some());
-    if is_io || error.is_closed() {
-        let reason = cause.map_or_else(|| "it is closed".to_owned(), ToString::to_string);
-        let message = format!("the connection to the server was lost: {reason}");
-        return TaskError::new(TaskErrorKind::DbConnection, message);
-    }
-    let message = match cause {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    };
-    TaskError::new(TaskErrorKind::DbError, message)
+}
+
+/// True if no connection could be made, so that another address may work.
+pub(super) fn is_unreachable(error: &Error) -> bool {
+    // The driver does not tell by any other means.
+    error.to_string() == "error connecting to server"
 }
 
 /// Error of a failed connection attempt.
-pub(super) fn login_error(server: &str, error: &tokio_postgres::Error) -> TaskError {
+pub(super) fn login_error(server: &ServerEndpoint, error: &Error) -> TaskError {
     if let Some(db_error) = error.as_db_error() {
         return server_error(db_error);
     }
-    let message = match error_source(error) {
-        Some(cause) => format!("the connection to {server} failed: {error}: {cause}"),
-        None => format!("the connection to {server} failed: {error}"),
+    let message = match error.source() {
+        Some(cause) if let Some(error) = cause.downcast_ref() => return tls_error(error),
+        Some(cause) if is_unreachable(error) => {
+            format!("the server at {server} cannot be reached: {cause}")
+        }
+        _ => format!("the connection to the server at {server} failed: {}", with_cause(error)),
     };
     TaskError::new(TaskErrorKind::DbConnection, message)
 }
 
-/// SQLSTATE of an error, if the server reported one.
-pub(super) fn sqlstate(error: Option<&TaskError>) -> Json {
-    error.and_then(|error| error.code.clone()).unwrap_or_default()
-}
-
-fn error_source(error: &tokio_postgres::Error) -> Option<&(dyn std::error::Error + 'static)> {
-    std::error::Error::source(error)
+fn with_cause(error: &Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 /// Error kind of an SQLSTATE.

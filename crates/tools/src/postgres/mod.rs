@@ -19,7 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError};
 
-use self::pool::{PoolMode, PoolRegistry};
+use self::pool::{ConnectionPools, read_pool_size};
 use self::statements::StatementBatch;
 use self::target::PostgresTarget;
 use crate::call::{ToolCall, ToolOutcome};
@@ -33,20 +33,24 @@ use crate::tool::{CallContext, Tool};
 pub(crate) struct PostgresTool {
     settings: Arc<Settings>,
     sources: Arc<ScriptLoader>,
-    pools: Arc<PoolRegistry>,
+    pools: ConnectionPools,
 }
 
 impl PostgresTool {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self { pools: Arc::new(PoolRegistry::new(Arc::clone(&settings))), settings, sources }
+    pub(crate) fn new(settings: &Arc<Settings>, sources: &Arc<ScriptLoader>) -> Self {
+        Self {
+            pools: ConnectionPools::new(Arc::clone(settings)),
+            settings: Arc::clone(settings),
+            sources: Arc::clone(sources),
+        }
     }
 
     async fn run_batch(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
         let batch = StatementBatch::from_config(config, &self.sources).await?;
         let target = PostgresTarget::from_config(config)?;
-        let mode = PoolMode::from_config(config, &self.settings)?;
-        let session = self.pools.acquire_session(&target, mode).await?;
+        let pool_size = read_pool_size(config, &self.settings)?;
+        let session = self.pools.acquire_session(&target, pool_size).await?;
         let budget = ResultBudget::new(self.settings.payload_cap);
         let (results, error) = batch.run(session.client(), budget).await;
         let data = results_to_data(&results, error.as_ref());
@@ -58,24 +62,18 @@ impl PostgresTool {
                 session.close();
             }
         }
-        Ok(ToolOutcome { data, extras: pg_extras(error.as_ref()), error, ..ToolOutcome::default() })
+        Ok(ToolOutcome { data, error, ..ToolOutcome::default() })
     }
-}
-
-/// Entries of `output` in addition to the data. Present after a success too, so that a rule can
-/// refer to them.
-fn pg_extras(error: Option<&TaskError>) -> JsonMap {
-    let pg = Json::object([("code", error::sqlstate(error))]);
-    JsonMap::from([("pg".into(), pg)])
 }
 
 #[async_trait]
 impl Tool for PostgresTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.run_batch(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => ToolOutcome { extras: pg_extras(Some(&error)), ..error.into() },
-        }
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let outcome = self.run_batch(call).await.unwrap_or_else(ToolOutcome::failed);
+        // Present after a success too, so that a rule can refer to it.
+        let sqlstate = outcome.error.as_ref().and_then(|error| error.code.clone());
+        let pg = Json::object([("code", sqlstate.unwrap_or_default())]);
+        Ok(ToolOutcome { extras: JsonMap::from([("pg".into(), pg)]), ..outcome })
     }
 
     async fn shutdown(&self) {

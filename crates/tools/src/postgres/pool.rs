@@ -2,17 +2,18 @@
 //! reset between two tasks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_types::{Digest, Json, TaskError, TaskErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::connection::ServerConnection;
 use super::target::PostgresTarget;
 use crate::config::{Config, wrong_type};
+use crate::idle::IdlePool;
 use crate::settings::Settings;
 
 /// Timeout of the reset of a connection.
@@ -26,115 +27,80 @@ const HEALTH_CHECK_AFTER: Duration = Duration::from_secs(1);
 const RESET_SQL: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
      SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES";
 
-/// Sharing of connections with other tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PoolMode {
-    /// A dedicated connection.
-    Dedicated,
-    /// A pool that is shared by tasks with the same maximum number of connections.
-    Shared(usize),
+/// Reads `pool`: a bool, a number, or a map with `max_size`. Returns the size of the pool, which
+/// tasks with the same size share, or `None` for a dedicated connection.
+pub(super) fn read_pool_size(
+    config: Config<'_>,
+    settings: &Settings,
+) -> Result<Option<usize>, TaskError> {
+    let max_size = settings.postgres.pool_size.max(1);
+    let requested = match config.get("pool") {
+        Some(Json::Bool(false)) => return Ok(None),
+        Some(Json::Bool(true) | Json::Str(_)) | None => None,
+        Some(Json::Map(fields)) => fields.get("max_size").or_else(|| fields.get("size")),
+        other => other,
+    };
+    let Some(requested) = requested else {
+        return Ok(Some(max_size));
+    };
+    let size = requested.as_u64().filter(|size| *size > 0);
+    let size =
+        size.ok_or_else(|| wrong_type("pool", "true, false or a number above 0", requested))?;
+    // A task gets at most the operator's pool size.
+    Ok(Some(usize::try_from(size).map_or(max_size, |size| size.min(max_size))))
 }
 
-impl PoolMode {
-    /// Reads `pool`: a bool, a number, or a map with `max_size`.
-    pub(super) fn from_config(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let max_size = settings.postgres.pool_size.max(1);
-        let Some(pool) = config.get("pool") else {
-            return Ok(Self::Shared(max_size));
-        };
-        let requested = match pool {
-            Json::Bool(false) => return Ok(Self::Dedicated),
-            Json::Bool(true) | Json::Str(_) => None,
-            Json::Map(fields) => ["max_size", "size"].into_iter().find_map(|key| fields.get(key)),
-            other => Some(other),
-        };
-        let Some(requested) = requested else {
-            return Ok(Self::Shared(max_size));
-        };
-        let size = requested.as_u64().filter(|size| *size > 0);
-        let size =
-            size.ok_or_else(|| wrong_type("pool", "true, false or a number above 0", requested))?;
-        // A task gets at most the operator's pool size.
-        Ok(Self::Shared(usize::try_from(size).map_or(max_size, |size| size.min(max_size))))
-    }
-}
+/// Target of a pool and its maximum number of connections.
+type PoolKey = (Digest, usize);
+
+type IdleConnections = IdlePool<PoolKey, ServerConnection>;
 
 /// All pools of a toolbox.
-pub(super) struct PoolRegistry {
+pub(super) struct ConnectionPools {
     settings: Arc<Settings>,
-    state: Mutex<RegistryState>,
-}
-
-#[derive(Default)]
-struct RegistryState {
-    pools: BTreeMap<(Digest, usize), Arc<ConnectionPool>>,
-    /// True if a task that closes idle connections is running.
-    has_reaper: bool,
-    closed: bool,
-}
-
-/// Connections to one database.
-struct ConnectionPool {
-    permits: Arc<Semaphore>,
-    /// Oldest first, so that the most recently used one is reused next.
-    idle_connections: Mutex<Vec<ServerConnection>>,
-}
-
-impl ConnectionPool {
-    fn idle_connections(&self) -> MutexGuard<'_, Vec<ServerConnection>> {
-        self.idle_connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Permits of the pools in use, one per connection.
+    permits: Mutex<BTreeMap<PoolKey, Arc<Semaphore>>>,
+    idle: Arc<IdleConnections>,
 }
 
 /// A connection in use. Dropping it cancels its statement and closes it.
-pub(crate) struct DatabaseSession {
+pub(super) struct DatabaseSession {
     connection: ServerConnection,
-    pool_handle: Option<PoolHandle>,
+    pool: Option<PoolHandle>,
 }
 
 /// Pool and permit of a pooled connection.
 struct PoolHandle {
-    pools: Arc<PoolRegistry>,
-    pool: Arc<ConnectionPool>,
+    key: PoolKey,
+    idle: Arc<IdleConnections>,
     permit: OwnedSemaphorePermit,
 }
 
 impl DatabaseSession {
-    /// Creates a session with a dedicated connection.
-    pub(super) fn dedicated(connection: ServerConnection) -> Self {
-        Self { connection, pool_handle: None }
-    }
-
-    pub(crate) fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.connection.client
     }
 
     /// Closes the connection without a cancel request.
-    pub(crate) fn close(mut self) {
+    pub(super) fn close(mut self) {
         self.connection.busy = false;
     }
 
     /// Returns the connection to its pool. It holds its permit until the reset is done, so that
     /// there are never more connections than permits.
     pub(super) fn release(self) {
-        let Self { mut connection, pool_handle } = self;
-        let Some(handle) = pool_handle else {
+        let Self { mut connection, pool } = self;
+        let Some(PoolHandle { key, idle, permit }) = pool else {
             connection.busy = false;
             return;
         };
         tokio::spawn(async move {
-            if !matches!(
-                timeout(RESET_TIMEOUT, reset_session(&connection.client)).await,
-                Ok(Ok(()))
-            ) {
-                return;
+            let reset = timeout(RESET_TIMEOUT, reset_session(&connection.client)).await;
+            if matches!(reset, Ok(Ok(()))) {
+                connection.busy = false;
+                idle.put(key, connection);
             }
-            connection.busy = false;
-            connection.idle_since = Instant::now();
-            if handle.pools.ensure_reaper() {
-                handle.pool.idle_connections().push(connection);
-            }
-            drop(handle.permit);
+            drop(permit);
         });
     }
 }
@@ -146,118 +112,68 @@ async fn reset_session(client: &Client) -> Result<(), tokio_postgres::Error> {
     rolled_back.and(reset)
 }
 
-impl PoolRegistry {
+impl ConnectionPools {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, state: Mutex::default() }
+        let idle = IdlePool::new(settings.postgres.idle);
+        Self { settings, permits: Mutex::default(), idle }
     }
 
-    /// Returns a connection for a task. Waits while no permit is available.
+    /// Returns a connection for a task. Waits while its pool has no permit available.
     pub(super) async fn acquire_session(
-        self: &Arc<Self>,
+        &self,
         target: &PostgresTarget,
-        mode: PoolMode,
+        pool_size: Option<usize>,
     ) -> Result<DatabaseSession, TaskError> {
-        let PoolMode::Shared(size) = mode else {
-            return Ok(DatabaseSession::dedicated(
-                ServerConnection::open(target, &self.settings).await?,
-            ));
+        let Some(size) = pool_size else {
+            let connection = ServerConnection::open(target, &self.settings).await?;
+            return Ok(DatabaseSession { connection, pool: None });
         };
-        let pool = self.get_or_create_pool(target.identity, size);
-        let permits = Arc::clone(&pool.permits);
-        let permit = permits
-            .acquire_owned()
-            .await
+        let key = (target.identity, size);
+        let permit = self.pool_permits(key).acquire_owned().await;
+        let permit = permit
             .map_err(|_| TaskError::new(TaskErrorKind::Cancelled, "the worker is shutting down"))?;
-        let connection = match take_idle(&pool).await {
+        let connection = match self.take_idle(&key).await {
             Some(connection) => connection,
             None => ServerConnection::open(target, &self.settings).await?,
         };
-        let handle = PoolHandle { pools: Arc::clone(self), pool, permit };
-        Ok(DatabaseSession { connection, pool_handle: Some(handle) })
+        let pool = PoolHandle { key, idle: Arc::clone(&self.idle), permit };
+        Ok(DatabaseSession { connection, pool: Some(pool) })
     }
 
     /// Closes idle connections now, and all others when their tasks end.
     pub(super) fn close(&self) {
-        let mut state = self.lock_state();
-        state.closed = true;
-        for pool in std::mem::take(&mut state.pools).into_values() {
-            pool.permits.close();
-            pool.idle_connections().clear();
+        for permits in std::mem::take(&mut *self.lock_permits()).into_values() {
+            permits.close();
         }
+        self.idle.close();
     }
 
-    fn get_or_create_pool(&self, identity: Digest, size: usize) -> Arc<ConnectionPool> {
-        let mut state = self.lock_state();
-        let pool = state.pools.entry((identity, size)).or_insert_with(|| {
-            Arc::new(ConnectionPool {
-                permits: Arc::new(Semaphore::new(size)),
-                idle_connections: Mutex::default(),
-            })
-        });
-        Arc::clone(pool)
+    fn pool_permits(&self, key: PoolKey) -> Arc<Semaphore> {
+        let mut pools = self.lock_permits();
+        // A permit in use refers to its semaphore, and so does a task that waits for one.
+        pools.retain(|_, permits| Arc::strong_count(permits) > 1);
+        Arc::clone(pools.entry(key).or_insert_with(|| Arc::new(Semaphore::new(key.1))))
     }
 
-    /// Starts the task that closes idle connections, if it is not running. Returns false if the
-    /// pools are closed.
-    fn ensure_reaper(self: &Arc<Self>) -> bool {
-        let mut state = self.lock_state();
-        if !state.closed && !std::mem::replace(&mut state.has_reaper, true) {
-            tokio::spawn(idle_reaper_loop(Arc::downgrade(self)));
-        }
-        !state.closed
+    fn lock_permits(&self) -> MutexGuard<'_, BTreeMap<PoolKey, Arc<Semaphore>>> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes connections that have been idle too long and drops unused pools. Returns true if any
-    /// pool is left.
-    fn close_idle(&self) -> bool {
-        let limit = self.settings.postgres.idle;
-        let mut state = self.lock_state();
-        state.pools.retain(|(_, size), pool| {
-            let mut idle = pool.idle_connections();
-            idle.retain(|connection| {
-                connection.idle_since.elapsed() < limit && !connection.client.is_closed()
-            });
-            let unused = Arc::strong_count(pool) == 1 && pool.permits.available_permits() == *size;
-            !(idle.is_empty() && unused)
-        });
-        state.has_reaper = !state.pools.is_empty();
-        state.has_reaper
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, RegistryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Takes an idle connection that is still open.
-async fn take_idle(pool: &ConnectionPool) -> Option<ServerConnection> {
-    loop {
-        let mut connection = pool.idle_connections().pop()?;
-        if connection.client.is_closed() {
-            continue;
-        }
-        let is_recent = connection.idle_since.elapsed() < HEALTH_CHECK_AFTER;
-        connection.busy = true;
-        if is_recent
-            || matches!(
-                timeout(RESET_TIMEOUT, connection.client.check_connection()).await,
-                Ok(Ok(()))
-            )
-        {
-            return Some(connection);
-        }
-    }
-}
-
-async fn idle_reaper_loop(pools: Weak<PoolRegistry>) {
-    loop {
-        let Some(interval) = pools.upgrade().map(|pools| pools.settings.postgres.idle / 2) else {
-            return;
-        };
-        sleep(interval).await;
-        let Some(pools) = pools.upgrade() else { return };
-        if !pools.close_idle() {
-            return;
+    /// Takes an idle connection that is still open.
+    async fn take_idle(&self, key: &PoolKey) -> Option<ServerConnection> {
+        loop {
+            let (mut connection, idle_time) = self.idle.take(key)?;
+            if connection.client.is_closed() {
+                continue;
+            }
+            connection.busy = true;
+            if idle_time < HEALTH_CHECK_AFTER {
+                return Some(connection);
+            }
+            let check = timeout(RESET_TIMEOUT, connection.client.check_connection()).await;
+            if matches!(check, Ok(Ok(()))) {
+                return Some(connection);
+            }
         }
     }
 }

@@ -3,20 +3,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use noetl_types::{Json, TaskError, TaskErrorKind};
+use noetl_types::{Json, TaskError};
 use tokio_postgres::{RowStream, Statement};
 
 use super::bind::bind_value;
 use super::connection::ServerConnection;
-use super::error;
-use super::pool::DatabaseSession;
 use super::statements::{bind_params, column_names, row_values};
 use super::target::PostgresTarget;
 use crate::config::Config;
 use crate::settings::Settings;
-use crate::sql::{quote_name, split_name};
+use crate::sql::{RowChunk, RowReader, RowWriter, SqlError, TableTarget, check_parameter_count};
 
 /// Number of rows that are sent before the response to the first is awaited.
 const PIPELINE_ROWS: usize = 256;
@@ -26,167 +25,151 @@ const PIPELINE_ROWS: usize = 256;
 async fn connect_dedicated(
     config: Config<'_>,
     settings: &Settings,
-) -> Result<DatabaseSession, TaskError> {
-    let target = PostgresTarget::from_config(config)?;
-    Ok(DatabaseSession::dedicated(ServerConnection::open(&target, settings).await?))
+) -> Result<ServerConnection, TaskError> {
+    ServerConnection::open(&PostgresTarget::from_config(config)?, settings).await
 }
 
 /// A query that is read row by row. The server waits for the reader.
-pub(crate) struct RowReader {
-    session: DatabaseSession,
+pub(crate) struct PostgresReader {
+    connection: ServerConnection,
     columns: Vec<Arc<str>>,
     /// `None` after the last row: the stream must not be polled again.
     rows: Option<Pin<Box<RowStream>>>,
+    chunk_size: usize,
 }
 
-impl RowReader {
+impl PostgresReader {
     pub(crate) async fn start(
         config: Config<'_>,
         query: &str,
         params: &[Json],
+        chunk_size: usize,
         settings: &Settings,
-    ) -> Result<Self, TaskError> {
-        let session = connect_dedicated(config, settings).await?;
-        let statement = session.client().prepare(query).await.map_err(error::statement_error)?;
+    ) -> Result<Self, SqlError> {
+        let connection = connect_dedicated(config, settings).await?;
+        let statement = connection.client.prepare(query).await?;
         let params = bind_params(params, statement.params())?;
-        let rows = session.client().query_raw(&statement, params).await;
-        Ok(Self {
-            columns: column_names(&statement),
-            rows: Some(Box::pin(rows.map_err(error::statement_error)?)),
-            session,
-        })
+        let rows = connection.client.query_raw(&statement, params).await?;
+        let columns = column_names(&statement);
+        Ok(Self { connection, columns, rows: Some(Box::pin(rows)), chunk_size })
     }
+}
 
-    pub(crate) fn columns(&self) -> &[Arc<str>] {
+#[async_trait]
+impl RowReader for PostgresReader {
+    fn columns(&self) -> &[Arc<str>] {
         &self.columns
     }
 
-    /// Returns the next row, if there is one.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Json>>, TaskError> {
-        let Some(rows) = &mut self.rows else {
-            return Ok(None);
-        };
-        let Some(row) = rows.try_next().await.map_err(error::statement_error)? else {
-            self.rows = None;
-            return Ok(None);
-        };
-        row_values(&row).map(Some)
-    }
-
-    /// Closes the connection after the last row.
-    pub(crate) fn close(self) {
-        self.session.close();
+    async fn next_chunk(&mut self) -> Result<Vec<Vec<Json>>, SqlError> {
+        let mut chunk = RowChunk::new(self.chunk_size);
+        while let Some(rows) = &mut self.rows {
+            let Some(row) = rows.try_next().await? else {
+                self.rows = None;
+                self.connection.busy = false;
+                break;
+            };
+            if chunk.push(row_values(&row)?) {
+                break;
+            }
+        }
+        Ok(chunk.take_rows())
     }
 }
 
-/// Writes rows to a table.
-pub(crate) struct TableWriter {
-    session: DatabaseSession,
-}
+/// Database into which rows are inserted.
+pub(crate) struct PostgresTableTarget(ServerConnection);
 
-/// Prepared statement that inserts a row.
-pub(crate) struct InsertStatement {
-    statement: Statement,
+/// Writes rows with a prepared statement.
+struct PostgresWriter {
+    connection: ServerConnection,
+    insert: Statement,
+    /// Names of the columns, for errors.
     columns: Vec<Arc<str>>,
 }
 
-impl TableWriter {
-    pub(crate) async fn start(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let session = connect_dedicated(config, settings).await?;
-        Ok(Self { session })
+impl PostgresTableTarget {
+    pub(crate) async fn connect(
+        config: Config<'_>,
+        settings: &Settings,
+    ) -> Result<Self, TaskError> {
+        Ok(Self(connect_dedicated(config, settings).await?))
     }
+}
 
-    /// Quotes the name of a table for use in a statement.
-    pub(crate) fn quote_table_name(name: &str) -> String {
-        let parts = split_name(name, str::to_lowercase);
-        let parts: Vec<String> = parts.iter().map(|part| quote_name(part)).collect();
-        parts.join(".")
-    }
-
-    /// Returns the columns of a table.
-    pub(crate) async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+#[async_trait]
+impl TableTarget for PostgresTableTarget {
+    async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, SqlError> {
         let probe = format!("SELECT * FROM {table} LIMIT 0");
-        let statement =
-            self.session.client().prepare(&probe).await.map_err(error::statement_error)?;
-        Ok(column_names(&statement))
+        Ok(column_names(&self.0.client.prepare(&probe).await?))
     }
 
-    /// Returns the primary key columns of a table.
-    pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+    async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, SqlError> {
         let query = "SELECT a.attname::text FROM pg_index i \
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) \
              WHERE i.indisprimary AND i.indrelid = to_regclass($1) \
              ORDER BY array_position(i.indkey::int2[], a.attnum)";
-        let rows = self.session.client().query(query, &[&table]).await;
-        let names = rows.map_err(error::statement_error)?;
-        names
-            .iter()
-            .map(|row| row.try_get::<_, &str>(0).map(Arc::from).map_err(error::statement_error))
-            .collect()
+        let rows = self.0.client.query(query, &[&table]).await?;
+        rows.iter().map(|row| Ok(Arc::from(row.try_get::<_, &str>(0)?))).collect()
     }
 
-    /// Prepares a statement that takes rows with these columns.
-    pub(crate) async fn prepare_insert(
-        &self,
-        text: &str,
+    async fn prepare_insert(
+        self: Box<Self>,
+        statement: String,
         columns: &[Arc<str>],
-    ) -> Result<InsertStatement, TaskError> {
-        let statement =
-            self.session.client().prepare(text).await.map_err(error::statement_error)?;
-        let (expected, actual) = (statement.params().len(), columns.len());
-        if expected != actual {
-            let message = format!(
-                "the target's query has {expected} parameters, but a row has {actual} columns"
-            );
-            return Err(TaskError::new(TaskErrorKind::Schema, message));
-        }
-        Ok(InsertStatement { statement, columns: columns.to_vec() })
+        _table: Option<&str>,
+    ) -> Result<Box<dyn RowWriter>, SqlError> {
+        let mut connection = self.0;
+        let insert = connection.client.prepare(&statement).await?;
+        check_parameter_count(insert.params().len(), columns.len())?;
+        connection.busy = false;
+        Ok(Box::new(PostgresWriter { connection, insert, columns: columns.to_vec() }))
     }
+}
 
-    /// Writes rows in one transaction. `before` runs first, in the same transaction.
-    pub(crate) async fn write_rows(
-        &self,
-        insert: &InsertStatement,
-        rows: &[Vec<Json>],
-        before: Option<&str>,
-    ) -> Result<(), TaskError> {
-        let client = self.session.client();
-        client.batch_execute("BEGIN").await.map_err(error::statement_error)?;
-        let result = async {
-            if let Some(before) = before {
-                client.batch_execute(before).await.map_err(error::statement_error)?;
-            }
-            let mut inserts: Vec<BoxFuture<'_, Result<(), TaskError>>> = Vec::new();
-            for row in rows {
-                inserts.push(self.send_row(insert, row).boxed());
-            }
-            stream::iter(inserts)
-                .buffered(PIPELINE_ROWS)
-                .try_for_each(|()| std::future::ready(Ok(())))
-                .await?;
-            client.batch_execute("COMMIT").await.map_err(error::statement_error)
-        };
-        let result = result.await;
+#[async_trait]
+impl RowWriter for PostgresWriter {
+    async fn write_rows(
+        &mut self,
+        rows: Vec<Vec<Json>>,
+        before: Option<String>,
+    ) -> Result<(), SqlError> {
+        self.connection.busy = true;
+        let result = self.write_transaction(&rows, before.as_deref()).await;
         if result.is_err() {
             // The connection is closed next, which would also roll back, but later.
-            client.batch_execute("ROLLBACK").await.ok();
+            self.connection.client.batch_execute("ROLLBACK").await.ok();
         }
+        self.connection.busy = result.is_err();
         result
     }
+}
 
-    async fn send_row(&self, insert: &InsertStatement, row: &[Json]) -> Result<(), TaskError> {
-        let types = insert.statement.params().iter();
-        let cells = insert.columns.iter().zip(row).zip(types);
-        let params = cells
-            .map(|((column, value), ty)| bind_value(column, value, ty))
-            .collect::<Result<Vec<_>, _>>()?;
-        let client = self.session.client();
-        let result = client.execute_raw(&insert.statement, params).await;
-        result.map(|_| ()).map_err(error::statement_error)
+impl PostgresWriter {
+    async fn write_transaction(
+        &self,
+        rows: &[Vec<Json>],
+        before: Option<&str>,
+    ) -> Result<(), SqlError> {
+        let client = &self.connection.client;
+        client.batch_execute("BEGIN").await?;
+        if let Some(before) = before {
+            client.batch_execute(before).await?;
+        }
+        let mut inserts: Vec<BoxFuture<'_, Result<(), SqlError>>> = Vec::new();
+        for row in rows {
+            inserts.push(self.send_row(row).boxed());
+        }
+        let mut inserts = stream::iter(inserts).buffered(PIPELINE_ROWS);
+        while inserts.try_next().await?.is_some() {}
+        Ok(client.batch_execute("COMMIT").await?)
     }
 
-    /// Closes the connection after the last row.
-    pub(crate) fn close(self) {
-        self.session.close();
+    async fn send_row(&self, row: &[Json]) -> Result<(), SqlError> {
+        let cells = self.columns.iter().zip(row).zip(self.insert.params());
+        let params = cells.map(|((column, value), ty)| bind_value(column, value, ty));
+        let params = params.collect::<Result<Vec<_>, _>>()?;
+        self.connection.client.execute_raw(&self.insert, params).await?;
+        Ok(())
     }
 }

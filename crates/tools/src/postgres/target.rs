@@ -1,5 +1,6 @@
 //! Database of a task: from a connection string, a credential and separate fields.
 
+use std::fmt;
 use std::time::Duration;
 
 use noetl_tls::{PostgresDsn, TlsVerification};
@@ -39,46 +40,21 @@ pub(super) enum ServerEndpoint {
     Unix { folder: String, port: u16 },
 }
 
-/// A connection field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConnectionField {
-    Host,
-    Port,
-    User,
-    Password,
-    Database,
-    Mode,
-    Root,
-}
-
-impl ConnectionField {
-    /// Keys of the field, in a task and in a credential.
-    fn key_names(self) -> &'static [&'static str] {
+impl fmt::Display for ServerEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host => &["db_host", "host"],
-            Self::Port => &["db_port", "port"],
-            Self::User => &["db_user", "user", "username"],
-            Self::Password => &["db_password", "password"],
-            Self::Database => &["db_name", "database", "dbname"],
-            Self::Mode => &["sslmode"],
-            Self::Root => &["sslrootcert"],
+            Self::Tcp { name, port, .. } => write!(f, "{name}:{port}"),
+            Self::Unix { folder, .. } => write!(f, "{folder}"),
         }
-    }
-
-    /// Value from the first map that has one.
-    fn find_value(self, maps: [Config<'_>; 2]) -> Result<Option<String>, TaskError> {
-        for map in maps {
-            for name in self.key_names() {
-                if let Some(value) = map.get(name) {
-                    let text =
-                        scalar_text(value).ok_or_else(|| wrong_type(name, "a text", value))?;
-                    return Ok(Some(text).filter(|text| !text.is_empty()));
-                }
-            }
-        }
-        Ok(None)
     }
 }
+
+/// Keys of the connection fields, in a task and in a credential.
+const HOST_KEYS: &[&str] = &["db_host", "host"];
+const PORT_KEYS: &[&str] = &["db_port", "port"];
+const USER_KEYS: &[&str] = &["db_user", "user", "username"];
+const PASSWORD_KEYS: &[&str] = &["db_password", "password"];
+const DATABASE_KEYS: &[&str] = &["db_name", "database", "dbname"];
 
 impl PostgresTarget {
     /// Reads the config of a task. Its own fields override those of its credential, and any field
@@ -86,13 +62,20 @@ impl PostgresTarget {
     pub(super) fn from_config(config: Config<'_>) -> Result<Self, TaskError> {
         let empty = JsonMap::new();
         let auth = Config(read_credential(config, "postgres")?.unwrap_or(&empty));
-        let field = |field: ConnectionField| field.find_value([config, auth]);
+        // The value is that of the first key that is present.
+        let field = |keys: &[&str]| -> Result<Option<String>, TaskError> {
+            let mut keys =
+                [config, auth].into_iter().flat_map(|map| keys.iter().map(move |key| (map, *key)));
+            let Some((key, value)) = keys.find_map(|(map, key)| Some((key, map.get(key)?))) else {
+                return Ok(None);
+            };
+            let text = scalar_text(value).ok_or_else(|| wrong_type(key, "a text", value))?;
+            Ok(Some(text).filter(|text| !text.is_empty()))
+        };
         let dsn_text = config.text("connection_string")?;
-        let dsn_text = dsn_text.or(auth.text("connection_string")?).or(auth.text("dsn")?);
-        if dsn_text.is_none()
-            && field(ConnectionField::Host)?.is_none()
-            && field(ConnectionField::Database)?.is_none()
-        {
+        let dsn_text = dsn_text.or(auth.first_text(&["connection_string", "dsn"])?);
+        let (host, database) = (field(HOST_KEYS)?, field(DATABASE_KEYS)?);
+        if dsn_text.is_none() && host.is_none() && database.is_none() {
             return Err(TaskError::new(
                 TaskErrorKind::Auth,
                 "the task names no database; set 'auth', 'connection_string' or 'db_host' and \
@@ -100,35 +83,54 @@ impl PostgresTarget {
             ));
         }
         let dsn = PostgresDsn::parse(dsn_text.unwrap_or("")).map_err(|error| tls_error(&error))?;
-        let mut login = dsn.login;
-        if let Some(user) = field(ConnectionField::User)? {
+        let mut login = without_hosts(&dsn.login);
+        if let Some(user) = field(USER_KEYS)? {
             login.user(user);
         }
-        if let Some(password) = field(ConnectionField::Password)? {
+        if let Some(password) = field(PASSWORD_KEYS)? {
             login.password(password);
         }
-        if let Some(database) = field(ConnectionField::Database)? {
+        if let Some(database) = database {
             login.dbname(database);
         }
-        if login.get_application_name().is_none() {
-            login.application_name("noetl");
-        }
-        let mode = field(ConnectionField::Mode)?.or(dsn.ssl_mode);
+        let mode = field(&["sslmode"])?.or(dsn.ssl_mode);
         let verification =
             mode.as_deref().map_or(Ok(TlsVerification::Prefer), TlsVerification::parse_sslmode);
         let verification = verification.map_err(|error| tls_error(&error))?;
         login.ssl_mode(verification.to_ssl_mode());
-        let port = field(ConnectionField::Port)?.map(|port| parse_port(&port)).transpose()?;
-        let endpoints = match field(ConnectionField::Host)? {
+        let port = field(PORT_KEYS)?.map(|port| parse_port(&port)).transpose()?;
+        let endpoints = match host {
             Some(host) => vec![endpoint_for_host(host, port.unwrap_or(DEFAULT_PORT))],
-            None => endpoints_from_login(&login, port),
+            None => endpoints_from_dsn(&dsn.login, port),
         };
-        let root_certificates = field(ConnectionField::Root)?.or(dsn.root_cert);
-        let connect_timeout = login.get_connect_timeout().copied();
+        let root_certificates = field(&["sslrootcert"])?.or(dsn.root_cert);
+        let connect_timeout = dsn.login.get_connect_timeout().copied();
         let identity =
             target_identity(&login, &endpoints, verification, root_certificates.as_deref());
         Ok(Self { endpoints, login, verification, root_certificates, connect_timeout, identity })
     }
+}
+
+/// Returns the login settings of a connection string. Its hosts are left out: each connection goes
+/// to an address that was checked.
+fn without_hosts(dsn: &PostgresConfig) -> PostgresConfig {
+    let mut login = PostgresConfig::new();
+    login.application_name(dsn.get_application_name().unwrap_or("noetl"));
+    login.ssl_negotiation(dsn.get_ssl_negotiation());
+    login.channel_binding(dsn.get_channel_binding());
+    if let Some(user) = dsn.get_user() {
+        login.user(user);
+    }
+    if let Some(password) = dsn.get_password() {
+        login.password(password);
+    }
+    if let Some(database) = dsn.get_dbname() {
+        login.dbname(database);
+    }
+    if let Some(options) = dsn.get_options() {
+        login.options(options);
+    }
+    login
 }
 
 fn parse_port(text: &str) -> Result<u16, TaskError> {
@@ -145,14 +147,14 @@ fn endpoint_for_host(host: String, port: u16) -> ServerEndpoint {
 }
 
 /// Endpoints of a connection string, which may name several.
-fn endpoints_from_login(login: &PostgresConfig, port: Option<u16>) -> Vec<ServerEndpoint> {
-    let ports = login.get_ports();
+fn endpoints_from_dsn(dsn: &PostgresConfig, port: Option<u16>) -> Vec<ServerEndpoint> {
+    let ports = dsn.get_ports();
     let port = |index: usize| {
         let dsn_port = ports.get(index).or(ports.first()).copied();
         port.or(dsn_port).unwrap_or(DEFAULT_PORT)
     };
-    let addresses = login.get_hostaddrs();
-    let mut endpoints: Vec<ServerEndpoint> = login
+    let addresses = dsn.get_hostaddrs();
+    let mut endpoints: Vec<ServerEndpoint> = dsn
         .get_hosts()
         .iter()
         .enumerate()

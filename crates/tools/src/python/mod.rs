@@ -16,12 +16,12 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::Semaphore;
 
 use self::interpreter::InterpreterError;
-use self::pool::{AcquireError, InterpreterKey, InterpreterPool};
+use self::pool::{InterpreterKey, InterpreterPool};
 use crate::call::{ToolCall, ToolOutcome};
-use crate::config::{Config, missing_key};
+use crate::config::{Config, decode_base64_text, missing_key};
 use crate::lenient::lenient_json;
 use crate::process::CapturedOutput;
-use crate::program::{create_private_dir, invalid_variable, is_valid_variable};
+use crate::program::{invalid_variable, is_valid_variable};
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
@@ -31,53 +31,16 @@ use crate::tool::{CallContext, Tool};
 pub(crate) struct PythonTool {
     settings: Arc<Settings>,
     sources: Arc<ScriptLoader>,
-    pool: Arc<InterpreterPool>,
+    pool: InterpreterPool,
 }
 
 impl PythonTool {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self { pool: Arc::new(InterpreterPool::new(Arc::clone(&settings))), settings, sources }
-    }
-
-    async fn run_code(
-        &self,
-        call: &ToolCall,
-        context: &CallContext,
-    ) -> Result<ToolOutcome, TaskError> {
-        let config = Config(&call.config);
-        let (key, environment) = self.interpreter_key(config)?;
-        let request = self.build_request(call, environment).await?;
-        let create_folder = || create_private_dir(&self.settings);
-        let mut interpreter =
-            self.pool.acquire(&key, &create_folder).await.map_err(|error| match error {
-                AcquireError::NoFolder(error) => error,
-                AcquireError::NotStarted(error) => interpreter_unavailable(&key.program, &error),
-            })?;
-        context.set_process_group(interpreter.group());
-        let result = interpreter.call(&request).await;
-        context.clear_process_group();
-        let (reply, output) = match result {
-            Ok(result) => result,
-            Err(error) => return Ok(self.settings.add_limit_hint(crash_outcome(error))),
-        };
-        let reply = match lenient_json(&reply) {
-            Ok(reply) => reply,
-            Err(reason) => {
-                self.pool.release(key, interpreter);
-                return Err(TaskError::new(
-                    TaskErrorKind::Limit,
-                    format!("the result cannot be stored: {reason}"),
-                ));
-            }
-        };
-        match reply.get("dirty").and_then(Json::as_str) {
-            None => self.pool.release(key, interpreter),
-            Some(reason) => {
-                tracing::debug!(reason, step = call.step, "a python interpreter was replaced");
-            }
+    pub(crate) fn new(settings: &Arc<Settings>, sources: &Arc<ScriptLoader>) -> Self {
+        Self {
+            pool: InterpreterPool::new(Arc::clone(settings)),
+            settings: Arc::clone(settings),
+            sources: Arc::clone(sources),
         }
-        let outcome = self.reply_to_outcome(&reply, &output);
-        Ok(self.settings.add_limit_hint(outcome))
     }
 
     /// Returns the key of the interpreters that can run the call, and the variables that are set
@@ -128,8 +91,8 @@ impl PythonTool {
         if let Some(code) = config.text("code")? {
             return Ok(code.to_owned());
         }
-        if let Some(code) = config.base64_text("code_b64")? {
-            return Ok(code);
+        if let Some(encoded) = config.text("code_b64")? {
+            return decode_base64_text("code_b64", encoded);
         }
         match config.map("script")? {
             Some(script) => Ok(self.sources.load_script(Config(script)).await?.text),
@@ -179,15 +142,40 @@ impl PythonTool {
 
 #[async_trait]
 impl Tool for PythonTool {
-    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
-        match self.run_code(call, context).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let config = Config(&call.config);
+        let (key, environment) = self.interpreter_key(config)?;
+        let request = self.build_request(call, environment).await?;
+        let mut interpreter = self.pool.acquire(&key).await?;
+        context.set_process_group(Some(interpreter.group()));
+        let result = interpreter.call(&request).await;
+        context.set_process_group(None);
+        let (reply, output) = match result {
+            Ok(result) => result,
+            Err(error) => return Ok(self.settings.add_limit_hint(crash_outcome(error))),
+        };
+        let reply = match lenient_json(&reply) {
+            Ok(reply) => reply,
+            Err(reason) => {
+                self.pool.release(key, interpreter);
+                return Err(TaskError::new(
+                    TaskErrorKind::Limit,
+                    format!("the result cannot be stored: {reason}"),
+                ));
+            }
+        };
+        match reply.get("dirty").and_then(Json::as_str) {
+            None => self.pool.release(key, interpreter),
+            Some(reason) => {
+                tracing::debug!(reason, step = call.step, "a python interpreter was replaced");
+            }
         }
+        let outcome = self.reply_to_outcome(&reply, &output);
+        Ok(self.settings.add_limit_hint(outcome))
     }
 
     fn call_permits(&self) -> Option<&Semaphore> {
-        Some(self.pool.permits())
+        Some(&self.pool.permits)
     }
 
     async fn shutdown(&self) {
@@ -235,15 +223,4 @@ fn crash_outcome(crash: InterpreterError) -> ToolOutcome {
         error.code = status.code().map(Json::from);
     }
     ToolOutcome { data: data.into(), ..error.into() }
-}
-
-/// Error for an interpreter that cannot be started.
-fn interpreter_unavailable(program: &str, error: &InterpreterError) -> TaskError {
-    TaskError::new(
-        TaskErrorKind::Unsupported,
-        format!(
-            "python steps need Python 3.8 or newer on the worker, but '{program}' cannot be started \
-             ({error}); install it, or name another interpreter with 'python'"
-        ),
-    )
 }

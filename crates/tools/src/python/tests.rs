@@ -1,24 +1,16 @@
 use std::os::unix::process::ExitStatusExt as _;
-use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::PythonTool;
 use super::interpreter::Interpreter;
 use super::pool::InterpreterKey;
-use crate::http::HttpClient;
 use crate::program::create_private_dir;
-use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
 
 /// When the worker ends, the channel closes. Only the kernel can then stop code that is running.
 #[tokio::test]
 async fn code_ends_with_its_worker() {
     let settings = Settings::default().with_environment(std::env::vars(), &[]);
-    let shared = Arc::new(settings.clone());
-    let http_client = Arc::new(HttpClient::new(settings.egress.clone()));
-    let sources = Arc::new(ScriptLoader::new(Arc::clone(&shared), http_client));
-    let python = PythonTool::new(shared, sources);
     let key = InterpreterKey {
         program: "python3".into(),
         environment: std::collections::BTreeMap::new(),
@@ -26,9 +18,7 @@ async fn code_ends_with_its_worker() {
     let folder = create_private_dir(&settings).unwrap();
     let marker = folder.path().join("running");
     let mut interpreter =
-        Interpreter::start(&key, &python.settings, create_private_dir(&settings).unwrap())
-            .await
-            .unwrap();
+        Interpreter::start(&key, &settings, create_private_dir(&settings).unwrap()).await.unwrap();
     let code = format!("open('{}', 'w').close()\nwhile True: pass", marker.display());
     let request = Json::object([
         ("code", Json::from(code)),
@@ -45,8 +35,7 @@ async fn code_ends_with_its_worker() {
     assert_eq!(status.signal(), Some(9));
 
     // An idle interpreter sees the end of its channel and exits.
-    let idle = Interpreter::start(&key, &python.settings, create_private_dir(&settings).unwrap())
-        .await
-        .unwrap();
+    let idle =
+        Interpreter::start(&key, &settings, create_private_dir(&settings).unwrap()).await.unwrap();
     assert_eq!(idle.orphan().await.unwrap().code(), Some(0));
 }

@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use self::value::{from_dynamic, to_dynamic};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, missing_key};
-use crate::http::{HttpClient, HttpTool};
+use crate::http::HttpTool;
 use crate::lenient::lenient_json;
 use crate::settings::Settings;
-use crate::tool::{CallContext, Tool};
+use crate::tool::{CallContext, Tool, run_blocking};
 
 /// Maximum number of operations of a script.
 const MAX_OPERATIONS: u64 = 200_000_000;
@@ -43,11 +43,14 @@ pub(crate) struct RhaiTool {
 }
 
 impl RhaiTool {
-    pub(crate) fn new(settings: Arc<Settings>, client: Arc<HttpClient>) -> Self {
-        Self { http: Arc::new(HttpTool::new(client, settings.payload_cap)), settings }
+    pub(crate) fn new(settings: &Arc<Settings>, http: &Arc<HttpTool>) -> Self {
+        Self { settings: Arc::clone(settings), http: Arc::clone(http) }
     }
+}
 
-    async fn eval_script(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
+#[async_trait]
+impl Tool for RhaiTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
         let code = Config(&call.config).text("code")?;
         let code = code.ok_or_else(|| missing_key("'code'"))?.to_owned();
         let stop = CancellationToken::new();
@@ -60,21 +63,7 @@ impl RhaiTool {
             log: Arc::default(),
         };
         let text_cap = usize::try_from(self.settings.payload_cap.as_bytes()).unwrap_or(usize::MAX);
-        let result = tokio::task::spawn_blocking(move || context.run(&code, text_cap));
-        result.await.map_err(|error| {
-            let message = format!("the script thread ended unexpectedly: {error}");
-            TaskError::new(TaskErrorKind::Unknown, message)
-        })
-    }
-}
-
-#[async_trait]
-impl Tool for RhaiTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.eval_script(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
+        run_blocking("script", move || context.run(&code, text_cap)).await
     }
 }
 
@@ -208,8 +197,10 @@ impl ScriptContext {
         let request = ToolCall { kind: ToolKind::Http, config, ..self.call.clone() };
         let context = CallContext::default();
         let response = self.stop.run_until_cancelled(self.http.run(&request, &context));
-        let Some(outcome) = self.runtime.block_on(response) else {
-            return Err("the task was stopped".into());
+        let outcome = match self.runtime.block_on(response) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(error)) => return Err(error.message.as_str().into()),
+            None => return Err("the task was stopped".into()),
         };
         match outcome.error {
             Some(error) if outcome.data.is_null() => Err(error.message.as_str().into()),

@@ -6,13 +6,91 @@ mod results;
 mod statements;
 
 pub(crate) use results::{ResultBudget, RowChunk, RowShape, StatementResult, results_to_data};
-pub(crate) use statements::{SqlTexts, read_sql_texts};
+pub(crate) use statements::SqlBatch;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use crate::config::Config;
+use crate::config::{Config, schema_error};
+
+/// Error of a database operation. The modules of the databases convert their drivers' errors to it.
+#[derive(Debug)]
+pub(crate) struct SqlError(pub(crate) TaskError);
+
+impl From<TaskError> for SqlError {
+    fn from(error: TaskError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<SqlError> for TaskError {
+    fn from(error: SqlError) -> Self {
+        error.0
+    }
+}
+
+/// Rows that are read in chunks.
+#[async_trait]
+pub(crate) trait RowReader: Send {
+    fn columns(&self) -> &[Arc<str>];
+
+    /// Returns the next chunk. It is empty after the last one.
+    async fn next_chunk(&mut self) -> Result<Vec<Vec<Json>>, SqlError>;
+}
+
+/// Database into which rows are inserted.
+#[async_trait]
+pub(crate) trait TableTarget: Send + Sync {
+    /// Returns the columns of a table, whose name is quoted.
+    async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, SqlError>;
+
+    /// Returns the primary key columns of a table, whose name is quoted.
+    async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, SqlError>;
+
+    /// Prepares the statement that inserts a row with these columns. `table` is its table, if it
+    /// is known.
+    async fn prepare_insert(
+        self: Box<Self>,
+        statement: String,
+        columns: &[Arc<str>],
+        table: Option<&str>,
+    ) -> Result<Box<dyn RowWriter>, SqlError>;
+}
+
+/// Target of rows that are written in chunks.
+#[async_trait]
+pub(crate) trait RowWriter: Send {
+    /// Writes rows, in one transaction if the target has transactions. `before` runs first, in the
+    /// same transaction.
+    async fn write_rows(
+        &mut self,
+        rows: Vec<Vec<Json>>,
+        before: Option<String>,
+    ) -> Result<(), SqlError>;
+}
+
+/// Checks that there is a value for each parameter of a statement.
+pub(crate) fn check_param_count(expected: usize, params: &[Json]) -> Result<(), TaskError> {
+    if expected == params.len() {
+        return Ok(());
+    }
+    let actual = params.len();
+    Err(schema_error(format!(
+        "the statement has {expected} parameters, but 'params' has {actual} values"
+    )))
+}
+
+/// Checks that a statement has a parameter for each column of a row.
+pub(crate) fn check_parameter_count(expected: usize, actual: usize) -> Result<(), TaskError> {
+    if expected == actual {
+        return Ok(());
+    }
+    Err(schema_error(format!(
+        "the target's query has {expected} parameters, but a row has {actual} columns"
+    )))
+}
 
 /// Returns the map of a task's credential. Aliases are resolved before a tool is called, so a text
 /// here is an alias that could not be resolved.
@@ -55,6 +133,13 @@ pub(crate) fn quote_name(name: &str) -> String {
 pub(crate) fn quote_names(names: &[Arc<str>]) -> String {
     let names: Vec<String> = names.iter().map(|name| quote_name(name)).collect();
     names.join(", ")
+}
+
+/// Quotes the name of a table for use in a statement. Unquoted parts are case-folded first.
+pub(crate) fn quote_table_name(name: &str, fold: fn(&str) -> String) -> String {
+    let parts = split_name(name, fold);
+    let parts: Vec<String> = parts.iter().map(|part| quote_name(part)).collect();
+    parts.join(".")
 }
 
 /// Splits a name such as `schema.table` or `"My.Schema".table` into its parts, without their

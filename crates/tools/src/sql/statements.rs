@@ -1,10 +1,10 @@
 //! Reads the SQL of a task from any of the keys that may hold it.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use noetl_playbook::sql::split_rendered;
 use noetl_types::{Json, TaskError};
 
-use crate::config::{Config, invalid_value, missing_key, wrong_type};
+use super::RowShape;
+use crate::config::{Config, decode_base64_text, missing_key, schema_error, wrong_type};
 use crate::script_source::ScriptLoader;
 
 /// Keys that hold SQL, each with a variant whose name ends in `_b64`. The first one that is given
@@ -17,14 +17,50 @@ const SQL_KEYS: [(&str, &str); 5] = [
     ("cmd", "cmd_b64"),
 ];
 
-/// Texts with any number of statements each, to be run in order.
-pub(crate) type SqlTexts = Vec<String>;
+/// SQL of a task and how it is run.
+pub(crate) struct SqlBatch {
+    /// Texts with any number of statements each, to be run in order.
+    pub(crate) texts: Vec<String>,
+    /// Number of statements in all texts.
+    pub(crate) statement_count: usize,
+    pub(crate) shape: RowShape,
+    pub(crate) in_transaction: bool,
+}
 
-/// Reads the SQL of a task.
-pub(crate) async fn read_sql_texts(
+impl SqlBatch {
+    pub(crate) async fn from_config(
+        config: Config<'_>,
+        sources: &ScriptLoader,
+    ) -> Result<Self, TaskError> {
+        let texts = read_sql_texts(config, sources).await?;
+        let statement_count = texts.iter().map(|text| split_rendered(text).len()).sum();
+        let has_params = match config.get("params") {
+            Some(Json::List(params)) => !params.is_empty(),
+            Some(Json::Map(params)) => !params.is_empty(),
+            Some(_) | None => false,
+        };
+        if statement_count == 0 {
+            return Err(missing_key("an SQL statement"));
+        }
+        if has_params && statement_count > 1 {
+            return Err(schema_error(format!(
+                "'params' requires a single statement, but the task has {statement_count}"
+            )));
+        }
+        let as_objects = config.flag("as_objects")?.unwrap_or(true);
+        Ok(Self {
+            texts,
+            statement_count,
+            shape: if as_objects { RowShape::Objects } else { RowShape::Lists },
+            in_transaction: config.flag("transaction")?.unwrap_or(false),
+        })
+    }
+}
+
+async fn read_sql_texts(
     config: Config<'_>,
     sources: &ScriptLoader,
-) -> Result<SqlTexts, TaskError> {
+) -> Result<Vec<String>, TaskError> {
     for (plain, _) in SQL_KEYS {
         if let Some(value) = config.get(plain) {
             return read_text_list(plain, value);
@@ -33,7 +69,7 @@ pub(crate) async fn read_sql_texts(
     for (_, encoded) in SQL_KEYS {
         if let Some(value) = config.get(encoded) {
             let texts = read_text_list(encoded, value)?;
-            return texts.iter().map(|text| decode_base64_sql(encoded, text)).collect();
+            return texts.iter().map(|text| decode_base64_text(encoded, text)).collect();
         }
     }
     match config.map("script")? {
@@ -43,7 +79,7 @@ pub(crate) async fn read_sql_texts(
 }
 
 /// Returns the text of a key, or the texts of its list.
-fn read_text_list(key: &str, value: &Json) -> Result<SqlTexts, TaskError> {
+fn read_text_list(key: &str, value: &Json) -> Result<Vec<String>, TaskError> {
     let text = |item: &Json| {
         let text = item.as_str().map(str::to_owned);
         text.ok_or_else(|| wrong_type(key, "a text or a list of texts", item))
@@ -52,12 +88,4 @@ fn read_text_list(key: &str, value: &Json) -> Result<SqlTexts, TaskError> {
         Some(items) => items.iter().map(text).collect(),
         None => Ok(vec![text(value)?]),
     }
-}
-
-fn decode_base64_sql(key: &str, text: &str) -> Result<String, TaskError> {
-    let compact: String = text.split_whitespace().collect();
-    let bytes = STANDARD
-        .decode(compact)
-        .map_err(|error| invalid_value(key, &format!("is not base64: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| invalid_value(key, "is not UTF-8 in base64"))
 }

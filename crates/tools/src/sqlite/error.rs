@@ -3,19 +3,22 @@
 use noetl_types::{Json, TaskError, TaskErrorKind};
 use rusqlite::{Error, ErrorCode};
 
-/// Error of a statement or a connection.
-#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
-pub(super) fn sqlite_error(error: Error) -> TaskError {
-    let (failure, message) = match &error {
-        Error::SqliteFailure(failure, message) => (failure, message.clone()),
-        Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
-        other => return TaskError::new(TaskErrorKind::DbError, other.to_string()),
-    };
-    let code = failure.extended_code;
-    let message = message.unwrap_or_else(|| failure.to_string());
-    TaskError {
-        code: Some(Json::from(code)),
-        ..TaskError::new(error_code_kind(failure.code), format!("{message} (SQLite code {code})"))
+use crate::sql::SqlError;
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        let (failure, message) = match &error {
+            Error::SqliteFailure(failure, message) => (failure, message.clone()),
+            Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
+            other => return Self(TaskError::new(TaskErrorKind::DbError, other.to_string())),
+        };
+        let code = failure.extended_code;
+        let message = message.unwrap_or_else(|| failure.to_string());
+        let message = format!("{message} (SQLite code {code})");
+        Self(TaskError {
+            code: Some(Json::from(code)),
+            ..TaskError::new(error_code_kind(failure.code), message)
+        })
     }
 }
 

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_types::{ByteSize, Millis, TaskError, TaskErrorKind};
+use noetl_types::{ByteSize, TaskError, TaskErrorKind};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::error;
 use crate::config::{Config, missing_key};
 use crate::file_access;
 use crate::sandbox::SandboxMode;
 use crate::settings::Settings;
+use crate::sql::SqlError;
 
 /// Default lock wait time of a statement.
 const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,9 +44,8 @@ pub(super) struct DatabaseLocation {
 
 impl DatabaseLocation {
     pub(super) fn from_config(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let mut names = ["database", "db_path", "path"].into_iter();
-        let name = names.find_map(|key| config.text(key).transpose());
-        let name = name.ok_or_else(|| missing_key("'database'"))??;
+        let name = config.first_text(&["database", "db_path", "path"])?;
+        let name = name.ok_or_else(|| missing_key("'database'"))?;
         let readonly = config.flag("readonly")?.unwrap_or(false);
         let file = match name {
             MEMORY_DATABASE_NAME | "" => None,
@@ -62,22 +61,12 @@ impl DatabaseLocation {
             let message = format!("the database '{name}' does not exist");
             return Err(TaskError::new(TaskErrorKind::NotFound, message));
         }
-        let timeout = config.get("busy_timeout").map(Millis::from_json).transpose();
-        let timeout = timeout.map_err(|error| {
-            let message = format!("'busy_timeout': {error}");
-            TaskError::new(TaskErrorKind::Schema, message)
-        })?;
-        Ok(Self {
-            file,
-            readonly,
-            busy_timeout: timeout
-                .map_or(DEFAULT_BUSY_TIMEOUT, Duration::from)
-                .min(MAX_BUSY_TIMEOUT),
-        })
+        let busy_timeout = config.duration("busy_timeout")?.unwrap_or(DEFAULT_BUSY_TIMEOUT);
+        Ok(Self { file, readonly, busy_timeout: busy_timeout.min(MAX_BUSY_TIMEOUT) })
     }
 
     /// Opens the database. This and all later operations block the thread.
-    pub(super) fn open(&self, settings: &Arc<Settings>) -> Result<Connection, TaskError> {
+    pub(super) fn open(&self, settings: &Arc<Settings>) -> Result<Connection, SqlError> {
         // Names are plain paths, not URIs, so that a name cannot contain open options.
         let access = if self.readonly {
             OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -85,22 +74,20 @@ impl DatabaseLocation {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
         };
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let opened = match &self.file {
-            Some(file) => Connection::open_with_flags(file, flags),
-            None => Connection::open_in_memory(),
+        let mut connection = match &self.file {
+            Some(file) => Connection::open_with_flags(file, flags)?,
+            None => Connection::open_in_memory()?,
         };
-        let mut connection = opened.map_err(error::sqlite_error)?;
-        connection.busy_timeout(self.busy_timeout).map_err(error::sqlite_error)?;
-        if self.file.is_none() && self.readonly {
-            connection.pragma_update(None, "query_only", true).map_err(error::sqlite_error)?;
-        }
+        connection.busy_timeout(self.busy_timeout)?;
         let is_memory = self.file.is_none();
-        set_memory_limits(&connection, is_memory, settings.payload_cap)
-            .map_err(error::sqlite_error)?;
+        if is_memory && self.readonly {
+            connection.pragma_update(None, "query_only", true)?;
+        }
+        set_memory_limits(&connection, is_memory, settings.payload_cap)?;
         let settings = Arc::clone(settings);
         let allow =
             move |context: AuthContext<'_>| authorize_action(&context.action, is_memory, &settings);
-        connection.authorizer(Some(allow)).map_err(error::sqlite_error)?;
+        connection.authorizer(Some(allow))?;
         Ok(connection)
     }
 }

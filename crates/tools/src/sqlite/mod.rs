@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use noetl_types::{TaskError, TaskErrorKind};
+use noetl_types::TaskError;
 use rusqlite::Connection;
 
 use self::location::DatabaseLocation;
@@ -26,11 +26,43 @@ use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::sql::results_to_data;
-use crate::tool::{CallContext, Tool};
+use crate::sql::{SqlError, results_to_data};
+use crate::tool::{CallContext, Tool, run_blocking};
 
 /// Connection that one thread at a time uses.
-type SharedConnection = Arc<Mutex<Connection>>;
+#[derive(Clone)]
+pub(crate) struct SharedConnection(Arc<Mutex<Connection>>);
+
+impl SharedConnection {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a function with the connection on a blocking thread. Stops it when the future is
+    /// dropped. A transaction that it leaves open is rolled back, as it is when a connection is
+    /// closed.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &StopFlag) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let shared = self.clone();
+        let stop = StopFlag::default();
+        let _stop_guard = stop.stop_on_drop();
+        run_blocking("database", move || {
+            let mut connection = shared.lock();
+            stop.attach_connection(&mut connection)?;
+            let result = work(&connection, &stop);
+            let detached = stop.detach_connection(&mut connection);
+            if !connection.is_autocommit() {
+                connection.execute_batch("ROLLBACK").ok();
+            }
+            let value = result?;
+            detached?;
+            Ok(value)
+        })
+        .await?
+    }
+}
 
 /// Runs SQL on SQLite.
 pub(crate) struct SqliteTool {
@@ -41,13 +73,12 @@ pub(crate) struct SqliteTool {
 }
 
 impl SqliteTool {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
-        Self { settings, sources, memory_databases: Mutex::default() }
-    }
-
-    /// Drops the in-memory database of a command.
-    pub(crate) fn release_command(&self, command: &str) {
-        self.memory_databases().remove(command);
+    pub(crate) fn new(settings: &Arc<Settings>, sources: &Arc<ScriptLoader>) -> Self {
+        Self {
+            settings: Arc::clone(settings),
+            sources: Arc::clone(sources),
+            memory_databases: Mutex::default(),
+        }
     }
 
     /// Returns a connection to the database that a config names.
@@ -59,13 +90,13 @@ impl SqliteTool {
         let location = DatabaseLocation::from_config(config, &self.settings)?;
         let is_cached = location.file.is_none() && !command.is_empty();
         if is_cached && let Some(shared) = self.memory_databases().get(command) {
-            return Ok(Arc::clone(shared));
+            return Ok(shared.clone());
         }
         let settings = Arc::clone(&self.settings);
-        let connection = run_blocking(move || location.open(&settings)).await??;
-        let shared = Arc::new(Mutex::new(connection));
+        let connection = run_blocking("database", move || location.open(&settings)).await??;
+        let shared = SharedConnection(Arc::new(Mutex::new(connection)));
         if is_cached {
-            self.memory_databases().insert(command.to_owned(), Arc::clone(&shared));
+            self.memory_databases().insert(command.to_owned(), shared.clone());
         }
         Ok(shared)
     }
@@ -73,45 +104,23 @@ impl SqliteTool {
     fn memory_databases(&self) -> MutexGuard<'_, BTreeMap<String, SharedConnection>> {
         self.memory_databases.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    async fn run_batch(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
-        let config = Config(&call.config);
-        let batch =
-            StatementBatch::from_config(config, &self.sources, self.settings.payload_cap).await?;
-        let shared = self.connect_shared(config, &call.command).await?;
-        let stop = StopFlag::default();
-        let _stop_guard = stop.stop_on_drop();
-        let (results, error) =
-            run_blocking(move || batch.run(&mut lock_connection(&shared), &stop)).await?;
-        Ok(ToolOutcome {
-            data: results_to_data(&results, error.as_ref()),
-            error,
-            ..ToolOutcome::default()
-        })
-    }
-}
-
-fn lock_connection(shared: &SharedConnection) -> MutexGuard<'_, Connection> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs a blocking function on a separate thread.
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, TaskError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| {
-        let message = format!("the database thread ended unexpectedly: {error}");
-        TaskError::new(TaskErrorKind::Unknown, message)
-    })
 }
 
 #[async_trait]
 impl Tool for SqliteTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.run_batch(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
-        }
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let config = Config(&call.config);
+        let batch =
+            StatementBatch::from_config(config, &self.sources, self.settings.payload_cap).await?;
+        let shared = self.connect_shared(config, &call.command).await?;
+        let (results, error) =
+            shared.run(move |connection, stop| Ok(batch.run(connection, stop))).await?;
+        let data = results_to_data(&results, error.as_ref());
+        Ok(ToolOutcome { data, error, ..ToolOutcome::default() })
+    }
+
+    fn release_command(&self, command: &str) {
+        self.memory_databases().remove(command);
     }
 
     async fn shutdown(&self) {

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use noetl_types::{Json, JsonMap, TaskError};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Row, Statement};
 
-use super::error;
-use crate::config::wrong_type;
+use crate::config::{decode_base64_bytes, schema_error, wrong_type};
+use crate::sql::{SqlError, check_param_count};
 
 /// Converts a value to JSON. Infinities, which JSON lacks, become texts.
 pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
@@ -22,10 +22,8 @@ pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
 }
 
 /// Converts a row, in the order of its columns.
-pub(super) fn row_to_json(row: &Row<'_>, columns: usize) -> Result<Vec<Json>, TaskError> {
-    (0..columns)
-        .map(|index| Ok(value_to_json(row.get_ref(index).map_err(error::sqlite_error)?)))
-        .collect()
+pub(super) fn row_to_json(row: &Row<'_>, columns: usize) -> Result<Vec<Json>, SqlError> {
+    (0..columns).map(|index| Ok(value_to_json(row.get_ref(index)?))).collect()
 }
 
 /// Converts a JSON value to a SQLite value. Bools become 0 and 1, as in SQLite itself. A map with
@@ -40,18 +38,11 @@ pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError>
         Json::Float(number) => Value::Real(*number),
         Json::Str(text) => Value::Text(text.to_string()),
         Json::Map(fields) => match fields.get("base64") {
-            Some(encoded) => Value::Blob(decode_blob(name, encoded)?),
+            Some(encoded) => Value::Blob(decode_base64_bytes(name, encoded)?),
             None => Value::Text(json.to_string()),
         },
         Json::List(_) => Value::Text(json.to_string()),
     })
-}
-
-/// Decodes a base64 text.
-pub(super) fn decode_blob(name: &str, encoded: &Json) -> Result<Vec<u8>, TaskError> {
-    let invalid = || wrong_type(name, "base64-encoded bytes", encoded);
-    let compact: String = encoded.as_str().ok_or_else(invalid)?.split_whitespace().collect();
-    STANDARD.decode(compact).map_err(|_| invalid())
 }
 
 /// Values of a statement's parameters.
@@ -75,30 +66,16 @@ impl QueryParams {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::None => true,
-            Self::List(list) => list.is_empty(),
-            Self::Map(map) => map.is_empty(),
-        }
-    }
-
     /// Binds all parameters of a statement.
-    pub(super) fn bind_statement(&self, statement: &mut Statement<'_>) -> Result<(), TaskError> {
+    pub(super) fn bind_statement(&self, statement: &mut Statement<'_>) -> Result<(), SqlError> {
         let count = statement.parameter_count();
-        if let Self::List(list) = self
-            && list.len() != count
-        {
-            let message = format!(
-                "the statement has {count} parameters, but 'params' has {} values",
-                list.len()
-            );
-            return Err(TaskError::new(TaskErrorKind::Schema, message));
+        if let Self::List(list) = self {
+            check_param_count(count, list)?;
         }
         for index in 1..=count {
             let name = statement.parameter_name(index).map(str::to_owned);
             let value = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
-            statement.raw_bind_parameter(index, value).map_err(error::sqlite_error)?;
+            statement.raw_bind_parameter(index, value)?;
         }
         Ok(())
     }
@@ -116,8 +93,7 @@ impl QueryParams {
         value.ok_or_else(|| {
             let description =
                 name.map_or_else(|| format!("number {index}"), |name| format!("'{name}'"));
-            let message = format!("the parameter {description} has no value in 'params'");
-            TaskError::new(TaskErrorKind::Schema, message)
+            schema_error(format!("the parameter {description} has no value in 'params'"))
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use noetl_types::{Json, JsonMap, TaskError};
 
 use super::plan::{TransferPlan, WriteMode};
+use crate::config::{schema_error, wrong_type};
 use crate::sql::{quote_name, quote_names};
 
 /// Column mapping of a row.
@@ -60,9 +61,7 @@ fn read_mapping(mapping: &JsonMap, source: &[Arc<str>]) -> Result<Vec<ColumnPair
     for (key, value) in mapping {
         match value {
             Json::Str(name) => pairs.push((Arc::clone(key), Arc::clone(name))),
-            other => {
-                return Err(crate::config::wrong_type(&format!("mapping.{key}"), "a name", other));
-            }
+            other => return Err(wrong_type(&format!("mapping.{key}"), "a name", other)),
         }
     }
     let position = |name: &Arc<str>| source.iter().position(|other| other == name);
@@ -104,18 +103,17 @@ fn find_column(columns: &[Arc<str>], name: &Arc<str>) -> Result<Arc<str>, TaskEr
 fn unknown_column(side: &str, name: &str, columns: &[Arc<str>]) -> TaskError {
     let columns = columns.join(", ");
     let message = format!("the {side} has no column '{name}'; its columns are {columns}");
-    TaskError::new(TaskErrorKind::Schema, message)
+    schema_error(message)
 }
 
-/// Builds a statement that inserts a row into a table. `prefix` is the first character of
-/// every parameter.
+/// Builds a statement that inserts a row into a table.
 pub(super) fn build_insert(
+    plan: &TransferPlan<'_>,
     table: &str,
     columns: &[Arc<str>],
-    mode: WriteMode,
     keys: &[Arc<str>],
-    prefix: char,
 ) -> Result<String, TaskError> {
+    let prefix = plan.target.system.param_prefix();
     let placeholders: Vec<String> =
         (1..=columns.len()).map(|number| format!("{prefix}{number}")).collect();
     let mut text = format!(
@@ -123,13 +121,11 @@ pub(super) fn build_insert(
         quote_names(columns),
         placeholders.join(", ")
     );
-    match mode {
-        WriteMode::Append | WriteMode::Replace => return Ok(text),
-        WriteMode::Upsert => {}
+    if plan.mode != WriteMode::Upsert {
+        return Ok(text);
     }
     if keys.is_empty() {
-        let message = "the target has no primary key; mode 'upsert' requires 'keys'";
-        return Err(TaskError::new(TaskErrorKind::Schema, message));
+        return Err(schema_error("the target has no primary key; mode 'upsert' requires 'keys'"));
     }
     let keys = keys.iter().map(|key| find_column(columns, key)).collect::<Result<Vec<_>, _>>()?;
     let other_columns = columns.iter().filter(|column| !keys.contains(column));
@@ -154,19 +150,24 @@ mod tests {
         names.split(' ').map(Arc::from).collect()
     }
 
+    fn with_plan<T>(system: &str, extra: &str, test: impl FnOnce(&TransferPlan<'_>) -> T) -> T {
+        let text = format!(
+            r#"{{"source": {{"type": "http"}}, "target": {{"type": "{system}", "table": "t"}}{extra}}}"#
+        );
+        let config = parse(text.as_bytes()).unwrap();
+        test(&TransferPlan::from_config(Config(config.as_map().unwrap())).unwrap())
+    }
+
     fn build_mapping(
         extra: &str,
         source: &str,
         target: Option<&str>,
     ) -> Result<ColumnMapping, String> {
-        let text = format!(
-            r#"{{"source": {{"type": "http"}}, "target": {{"type": "sqlite", "table": "t"}}{extra}}}"#
-        );
-        let config = parse(text.as_bytes()).unwrap();
-        let plan = TransferPlan::from_config(Config(config.as_map().unwrap())).unwrap();
         let target = target.map(split_names);
-        ColumnMapping::from_plan(&plan, &split_names(source), target.as_deref())
-            .map_err(|error| error.message.to_string())
+        with_plan("sqlite", extra, |plan| {
+            ColumnMapping::from_plan(plan, &split_names(source), target.as_deref())
+                .map_err(|error| error.message.to_string())
+        })
     }
 
     #[test]
@@ -200,17 +201,20 @@ mod tests {
     fn builds_statement_of_each_mode() {
         let columns = split_names("id a\"b");
         let keys = split_names("ID");
+        let insert = |system: &str, mode: &str, columns: &[Arc<str>], keys: &[Arc<str>]| {
+            let extra = format!(r#", "mode": "{mode}""#);
+            with_plan(system, &extra, |plan| build_insert(plan, "\"t\"", columns, keys))
+        };
         assert_eq!(
-            build_insert("\"t\"", &columns, WriteMode::Append, &keys, '$').unwrap(),
+            insert("postgres", "append", &columns, &keys).unwrap(),
             r#"INSERT INTO "t" ("id", "a""b") VALUES ($1, $2)"#
         );
         assert_eq!(
-            build_insert("\"t\"", &columns, WriteMode::Upsert, &keys, '?').unwrap(),
+            insert("sqlite", "upsert", &columns, &keys).unwrap(),
             r#"INSERT INTO "t" ("id", "a""b") VALUES (?1, ?2) ON CONFLICT ("id") DO UPDATE SET "a""b" = excluded."a""b""#
         );
-        let only =
-            build_insert("\"t\"", &split_names("id"), WriteMode::Upsert, &keys, '?').unwrap();
+        let only = insert("sqlite", "upsert", &split_names("id"), &keys).unwrap();
         assert!(only.ends_with("DO NOTHING"), "{only}");
-        assert!(build_insert("\"t\"", &columns, WriteMode::Upsert, &[], '?').is_err());
+        assert!(insert("sqlite", "upsert", &columns, &[]).is_err());
     }
 }

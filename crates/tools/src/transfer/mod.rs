@@ -11,14 +11,14 @@ mod target;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use noetl_types::{Json, JsonMap, TaskError};
 
 use self::plan::{RowDestination, SystemKind, TransferPlan};
-use self::source::RowSource;
+use self::source::open_source;
 use self::target::OpenTarget;
 use crate::call::{ToolCall, ToolOutcome};
-use crate::config::Config;
-use crate::http::{HttpClient, HttpTool};
+use crate::config::{Config, add_error_details, schema_error};
+use crate::http::HttpTool;
 use crate::settings::Settings;
 use crate::sqlite::SqliteTool;
 use crate::tool::{CallContext, Tool};
@@ -26,7 +26,7 @@ use crate::tool::{CallContext, Tool};
 /// Moves rows.
 pub(crate) struct TransferTool {
     settings: Arc<Settings>,
-    http: HttpTool,
+    http: Arc<HttpTool>,
     /// In-memory databases are shared with the other tasks of the command.
     sqlite: Arc<SqliteTool>,
 }
@@ -40,30 +40,11 @@ struct TransferProgress {
 
 impl TransferTool {
     pub(crate) fn new(
-        settings: Arc<Settings>,
-        http_client: Arc<HttpClient>,
-        sqlite: Arc<SqliteTool>,
+        settings: &Arc<Settings>,
+        http: &Arc<HttpTool>,
+        sqlite: &Arc<SqliteTool>,
     ) -> Self {
-        Self { http: HttpTool::new(http_client, settings.payload_cap), settings, sqlite }
-    }
-
-    async fn run_transfer(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
-        let plan = TransferPlan::from_config(Config(&call.config))?;
-        if both_in_memory(&plan) {
-            let message = "source and target are the same in-memory database; use INSERT instead";
-            return Err(TaskError::new(TaskErrorKind::Schema, message));
-        }
-        let mut progress = TransferProgress::default();
-        match self.copy_rows(call, &plan, &mut progress).await {
-            Ok(columns) => Ok(ToolOutcome::ok(build_report(&plan, &progress, &columns))),
-            Err(mut error) => {
-                let mut details = error.details.as_ref().and_then(Json::as_map).cloned();
-                let details = details.get_or_insert_default();
-                details.extend(progress.to_fields());
-                error.details = Some(std::mem::take(details).into());
-                Ok(error.into())
-            }
-        }
+        Self { settings: Arc::clone(settings), http: Arc::clone(http), sqlite: Arc::clone(sqlite) }
     }
 
     async fn copy_rows(
@@ -72,25 +53,22 @@ impl TransferTool {
         plan: &TransferPlan<'_>,
         progress: &mut TransferProgress,
     ) -> Result<Vec<Arc<str>>, TaskError> {
-        let mut source = RowSource::open(self, call, plan).await?;
+        let mut source = open_source(self, call, plan).await?;
         let mut target = OpenTarget::open(self, call, plan, source.columns()).await?;
         loop {
-            let rows = source.next(plan.chunk_size).await?;
+            let rows = source.next_chunk().await?;
             // A table is emptied even if there are no rows to write.
             if rows.is_empty() && target.delete_statement.is_none() {
                 break;
             }
-            target.write_chunk(self, &rows, progress.chunks).await?;
+            target.write_chunk(&rows).await?;
             if rows.is_empty() {
                 break;
             }
             progress.rows += rows.len();
             progress.chunks += 1;
         }
-        source.close();
-        let names = target.mapping.target_names.clone();
-        target.close();
-        Ok(names)
+        Ok(target.mapping.target_names)
     }
 }
 
@@ -135,10 +113,19 @@ fn build_report(
 
 #[async_trait]
 impl Tool for TransferTool {
-    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
-        match self.run_transfer(call).await {
-            Ok(outcome) => outcome,
-            Err(error) => error.into(),
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> Result<ToolOutcome, TaskError> {
+        let plan = TransferPlan::from_config(Config(&call.config))?;
+        if both_in_memory(&plan) {
+            let message = "source and target are the same in-memory database; use INSERT instead";
+            return Err(schema_error(message));
+        }
+        let mut progress = TransferProgress::default();
+        match self.copy_rows(call, &plan, &mut progress).await {
+            Ok(columns) => Ok(ToolOutcome::ok(build_report(&plan, &progress, &columns))),
+            Err(mut error) => {
+                add_error_details(&mut error, progress.to_fields());
+                Err(error)
+            }
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use crate::config::{Config, missing_key, wrong_type};
+use crate::config::{Config, missing_key, schema_error, wrong_type};
+use crate::sql::quote_table_name;
 
 /// Default number of rows per chunk.
 const DEFAULT_CHUNK_ROWS: u64 = 1000;
@@ -74,9 +75,8 @@ impl SystemKind {
                 format!("a {end} of type '{feature}' needs a build with feature '{feature}'"),
             )),
             Some(other) => {
-                let message =
-                    format!("'{end}.type' is '{other}'; it must be http, postgres or sqlite");
-                Err(TaskError::new(TaskErrorKind::Schema, message))
+                let problem = format!("is '{other}'; it must be http, postgres or sqlite");
+                Err(schema_error(format!("'{end}.type' {problem}")))
             }
             None => Err(missing_key(&format!("'{end}.type'"))),
         }
@@ -89,6 +89,16 @@ impl SystemKind {
             Self::Sqlite => "sqlite",
         }
     }
+
+    /// First character of a numbered parameter.
+    pub(super) fn param_prefix(self) -> char {
+        if self == Self::Sqlite { '?' } else { '$' }
+    }
+
+    /// Quotes the name of a table for use in a statement.
+    pub(super) fn quote_table_name(self, name: &str) -> String {
+        quote_table_name(name, if self == Self::Sqlite { str::to_owned } else { str::to_lowercase })
+    }
 }
 
 impl WriteMode {
@@ -97,10 +107,9 @@ impl WriteMode {
             Some("append") | None => Ok(Self::Append),
             Some("replace") => Ok(Self::Replace),
             Some("upsert") => Ok(Self::Upsert),
-            Some(other) => Err(TaskError::new(
-                TaskErrorKind::Schema,
-                format!("'mode' is '{other}'; it must be append, replace or upsert"),
-            )),
+            Some(other) => Err(schema_error(format!(
+                "'mode' is '{other}'; it must be append, replace or upsert"
+            ))),
         }
     }
 
@@ -146,7 +155,7 @@ impl<'p> TransferPlan<'p> {
 }
 
 fn read_destination(target: TransferEnd<'_>, mode: WriteMode) -> Result<RowDestination, TaskError> {
-    let schema = |message: &str| Err(TaskError::new(TaskErrorKind::Schema, message));
+    let schema = |message: &str| Err(schema_error(message));
     let (table, query) = (target.config.text("table")?, target.config.text("query")?);
     match (target.system, table, query) {
         (SystemKind::Http, ..) if mode != WriteMode::Append => {

@@ -3,116 +3,63 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError};
 
 use super::TransferTool;
 use super::plan::{SystemKind, TransferPlan};
 use crate::call::ToolCall;
 use crate::config::{missing_key, wrong_type};
-use crate::sql::RowChunk;
+use crate::postgres::table::PostgresReader;
+use crate::sql::{RowChunk, RowReader, SqlError};
 use crate::sqlite::QueryParams;
+use crate::sqlite::table::SqliteReader;
 use crate::tool::{CallContext, Tool as _};
-use crate::{postgres, sqlite};
 
 /// Column name of rows that are not maps.
 const SCALAR_COLUMN: &str = "value";
 
-/// Source that is read in chunks.
-pub(super) enum RowSource {
-    Http(HttpRows),
-    Postgres(Box<postgres::table::RowReader>),
-    Sqlite(sqlite::table::RowReader),
-}
-
 /// Rows of an HTTP response, which arrived as a whole.
-pub(super) struct HttpRows {
+struct HttpRows {
     columns: Vec<Arc<str>>,
     rows: std::vec::IntoIter<Json>,
+    chunk_size: usize,
 }
 
-impl RowSource {
-    pub(super) async fn open(
-        transfer: &TransferTool,
-        call: &ToolCall,
-        plan: &TransferPlan<'_>,
-    ) -> Result<Self, TaskError> {
-        let config = plan.source.config;
-        if plan.source.system == SystemKind::Http {
-            return HttpRows::fetch_rows(transfer, call, plan).await.map(Self::Http);
+/// Opens the source of a transfer.
+pub(super) async fn open_source(
+    transfer: &TransferTool,
+    call: &ToolCall,
+    plan: &TransferPlan<'_>,
+) -> Result<Box<dyn RowReader>, TaskError> {
+    let config = plan.source.config;
+    let query = || match (config.text("query")?, config.text("table")?) {
+        (Some(query), _) => Ok(query.to_owned()),
+        (None, Some(table)) => {
+            Ok(format!("SELECT * FROM {}", plan.source.system.quote_table_name(table)))
         }
-        let query = match (config.text("query")?, config.text("table")?) {
-            (Some(query), _) => query.to_owned(),
-            (None, Some(table)) => {
-                let table = match plan.source.system {
-                    SystemKind::Sqlite => sqlite::table::TableWriter::quote_table_name(table),
-                    SystemKind::Http | SystemKind::Postgres => {
-                        postgres::table::TableWriter::quote_table_name(table)
-                    }
-                };
-                format!("SELECT * FROM {table}")
-            }
-            (None, None) => return Err(missing_key("'source.query'")),
-        };
-        let params = config.get("params");
-        Ok(match plan.source.system {
-            SystemKind::Sqlite => {
-                let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
-                let params = QueryParams::from_json(params)?;
-                let size = plan.chunk_size;
-                Self::Sqlite(sqlite::table::RowReader::start(shared, query, params, size).await?)
-            }
-            SystemKind::Http | SystemKind::Postgres => {
-                let params = match params {
-                    Some(Json::List(params)) => params.as_slice(),
-                    Some(other) => return Err(wrong_type("source.params", "a list", other)),
-                    None => &[],
-                };
-                let settings = &transfer.settings;
-                let reader =
-                    postgres::table::RowReader::start(config, &query, params, settings).await?;
-                Self::Postgres(Box::new(reader))
-            }
-        })
-    }
-
-    pub(super) fn columns(&self) -> &[Arc<str>] {
-        match self {
-            Self::Http(body) => &body.columns,
-            Self::Postgres(reader) => reader.columns(),
-            Self::Sqlite(reader) => reader.columns(),
+        (None, None) => Err(missing_key("'source.query'")),
+    };
+    let params = config.get("params");
+    Ok(match plan.source.system {
+        SystemKind::Http => Box::new(HttpRows::fetch_rows(transfer, call, plan).await?),
+        SystemKind::Sqlite => {
+            let query = query()?;
+            let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
+            let params = QueryParams::from_json(params)?;
+            Box::new(SqliteReader::start(shared, query, params, plan.chunk_size).await?)
         }
-    }
-
-    /// Returns the next rows. The result is empty after the last.
-    pub(super) async fn next(&mut self, size: usize) -> Result<Vec<Vec<Json>>, TaskError> {
-        let mut chunk = RowChunk::new(size);
-        match self {
-            Self::Http(body) => {
-                for row in body.rows.by_ref() {
-                    if chunk.push(row_cells(&body.columns, &row)) {
-                        break;
-                    }
-                }
-            }
-            Self::Postgres(reader) => {
-                while let Some(row) = reader.next().await? {
-                    if chunk.push(row) {
-                        break;
-                    }
-                }
-            }
-            Self::Sqlite(reader) => return reader.next().await,
+        SystemKind::Postgres => {
+            let query = query()?;
+            let params = match params {
+                Some(Json::List(params)) => params.as_slice(),
+                Some(other) => return Err(wrong_type("source.params", "a list", other)),
+                None => &[],
+            };
+            let (size, settings) = (plan.chunk_size, &transfer.settings);
+            Box::new(PostgresReader::start(config, &query, params, size, settings).await?)
         }
-        Ok(chunk.take_rows())
-    }
-
-    /// Closes a source that was read to its end.
-    pub(super) fn close(self) {
-        match self {
-            Self::Postgres(reader) => reader.close(),
-            Self::Http(_) | Self::Sqlite(_) => {}
-        }
-    }
+    })
 }
 
 impl HttpRows {
@@ -122,7 +69,7 @@ impl HttpRows {
         plan: &TransferPlan<'_>,
     ) -> Result<Self, TaskError> {
         let request = ToolCall { config: plan.source.config.0.clone(), ..call.clone() };
-        let outcome = transfer.http.run(&request, &CallContext::default()).await;
+        let outcome = transfer.http.run(&request, &CallContext::default()).await?;
         if let Some(error) = outcome.error {
             return Err(error);
         }
@@ -137,7 +84,25 @@ impl HttpRows {
             Some(other) => return Err(wrong_type("the response body", "a list of rows", other)),
             None => return Err(missing_key(&format!("'{path}' in the response body"))),
         };
-        Ok(Self { columns: find_columns(&rows, plan.mapping), rows: rows.into_iter() })
+        let columns = find_columns(&rows, plan.mapping);
+        Ok(Self { columns, rows: rows.into_iter(), chunk_size: plan.chunk_size })
+    }
+}
+
+#[async_trait]
+impl RowReader for HttpRows {
+    fn columns(&self) -> &[Arc<str>] {
+        &self.columns
+    }
+
+    async fn next_chunk(&mut self) -> Result<Vec<Vec<Json>>, SqlError> {
+        let mut chunk = RowChunk::new(self.chunk_size);
+        for row in self.rows.by_ref() {
+            if chunk.push(row_cells(&self.columns, &row)) {
+                break;
+            }
+        }
+        Ok(chunk.take_rows())
     }
 }
 

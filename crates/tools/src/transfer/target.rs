@@ -2,27 +2,22 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use noetl_types::{Json, TaskError};
 
 use super::TransferTool;
 use super::column_mapping::{ColumnMapping, build_insert};
 use super::plan::{RowDestination, SystemKind, TransferPlan, WriteMode};
 use crate::call::ToolCall;
-use crate::config::Config;
-use crate::sql::RowShape;
+use crate::http::HttpTool;
+use crate::postgres::table::PostgresTableTarget;
+use crate::sql::{RowShape, RowWriter, SqlError, TableTarget};
+use crate::sqlite::table::SqliteTableTarget;
 use crate::tool::{CallContext, Tool as _};
-use crate::{postgres, sqlite};
-
-/// Target that is written in chunks.
-pub(super) enum RowTarget {
-    Http(Box<ToolCall>),
-    Postgres { writer: Box<postgres::table::TableWriter>, insert: postgres::table::InsertStatement },
-    Sqlite { writer: sqlite::table::TableWriter, insert: sqlite::table::InsertStatement },
-}
 
 /// Open target with its column mapping.
 pub(super) struct OpenTarget {
-    pub(super) target: RowTarget,
+    writer: Box<dyn RowWriter>,
     pub(super) mapping: ColumnMapping,
     /// Statement that empties the table, until it has run.
     pub(super) delete_statement: Option<String>,
@@ -36,140 +31,93 @@ impl OpenTarget {
         source: &[Arc<str>],
     ) -> Result<Self, TaskError> {
         let config = plan.target.config;
-        match plan.target.system {
-            SystemKind::Http => Ok(Self {
-                target: RowTarget::Http(Box::new(base_request(call, config))),
-                mapping: ColumnMapping::from_plan(plan, source, None)?,
-                delete_statement: None,
-            }),
+        let database: Box<dyn TableTarget> = match plan.target.system {
+            SystemKind::Http => {
+                let mapping = ColumnMapping::from_plan(plan, source, None)?;
+                let writer = Box::new(HttpWriter::new(transfer, call, plan, &mapping));
+                return Ok(Self { writer, mapping, delete_statement: None });
+            }
             SystemKind::Postgres => {
-                let writer =
-                    postgres::table::TableWriter::start(config, &transfer.settings).await?;
-                open_postgres(Box::new(writer), plan, source).await
+                Box::new(PostgresTableTarget::connect(config, &transfer.settings).await?)
             }
             SystemKind::Sqlite => {
                 let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
-                open_sqlite(sqlite::table::TableWriter::new(shared), plan, source).await
+                Box::new(SqliteTableTarget(shared))
             }
-        }
+        };
+        let (mapping, statement, table) = match &plan.destination {
+            RowDestination::Table(name) => {
+                let table = plan.target.system.quote_table_name(name);
+                let columns = database.table_columns(&table).await?;
+                let mapping = ColumnMapping::from_plan(plan, source, Some(&columns))?;
+                let keys = match (&plan.keys, plan.mode) {
+                    (Some(keys), _) => keys.clone(),
+                    (None, WriteMode::Upsert) => database.primary_key(&table).await?,
+                    (None, WriteMode::Append | WriteMode::Replace) => Vec::new(),
+                };
+                let insert = build_insert(plan, &table, &mapping.target_names, &keys)?;
+                (mapping, insert, Some(table))
+            }
+            RowDestination::Query(query) => {
+                (ColumnMapping::from_plan(plan, source, None)?, query.clone(), None)
+            }
+            RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
+        };
+        let delete_statement = match (plan.mode, &table) {
+            (WriteMode::Replace, Some(table)) => Some(format!("DELETE FROM {table}")),
+            _ => None,
+        };
+        let writer =
+            database.prepare_insert(statement, &mapping.target_names, table.as_deref()).await?;
+        Ok(Self { writer, mapping, delete_statement })
     }
 
     /// Writes source rows in one transaction.
-    pub(super) async fn write_chunk(
-        &mut self,
-        transfer: &TransferTool,
-        rows: &[Vec<Json>],
-        chunk: u64,
-    ) -> Result<(), TaskError> {
-        let rows: Vec<Vec<Json>> = rows.iter().map(|row| self.mapping.map_row(row)).collect();
-        let delete_statement = self.delete_statement.clone();
-        match &self.target {
-            RowTarget::Http(request) => {
-                let names = &self.mapping.target_names;
-                let rows = rows.into_iter().map(|row| RowShape::Objects.build_row(names, row));
-                post_rows(transfer, request, Json::list(rows), chunk).await?;
-            }
-            RowTarget::Postgres { writer, insert } => {
-                writer.write_rows(insert, &rows, delete_statement.as_deref()).await?;
-            }
-            RowTarget::Sqlite { writer, insert } => {
-                writer.write_rows(insert, rows, delete_statement).await?;
-            }
-        }
+    pub(super) async fn write_chunk(&mut self, rows: &[Vec<Json>]) -> Result<(), TaskError> {
+        let rows = rows.iter().map(|row| self.mapping.map_row(row)).collect();
+        self.writer.write_rows(rows, self.delete_statement.clone()).await?;
         self.delete_statement = None;
         Ok(())
     }
+}
 
-    /// Closes a target after its last row.
-    pub(super) fn close(self) {
-        match self.target {
-            RowTarget::Postgres { writer, .. } => writer.close(),
-            RowTarget::Http(_) | RowTarget::Sqlite { .. } => {}
-        }
+/// Sends each chunk of rows in one request.
+struct HttpWriter {
+    http: Arc<HttpTool>,
+    /// Request without the rows.
+    request: ToolCall,
+    columns: Vec<Arc<str>>,
+    chunks: u64,
+}
+
+impl HttpWriter {
+    fn new(
+        transfer: &TransferTool,
+        call: &ToolCall,
+        plan: &TransferPlan<'_>,
+        mapping: &ColumnMapping,
+    ) -> Self {
+        let mut request = ToolCall { config: plan.target.config.0.clone(), ..call.clone() };
+        request.config.entry("method".into()).or_insert_with(|| Json::from("POST"));
+        let (http, columns) = (Arc::clone(&transfer.http), mapping.target_names.clone());
+        Self { http, request, columns, chunks: 0 }
     }
 }
 
-async fn open_postgres(
-    writer: Box<postgres::table::TableWriter>,
-    plan: &TransferPlan<'_>,
-    source: &[Arc<str>],
-) -> Result<OpenTarget, TaskError> {
-    let (mapping, text, delete_statement) = match &plan.destination {
-        RowDestination::Table(name) => {
-            let table = postgres::table::TableWriter::quote_table_name(name);
-            let columns = writer.table_columns(&table).await?;
-            let mapping = ColumnMapping::from_plan(plan, source, Some(&columns))?;
-            let keys = match (&plan.keys, plan.mode) {
-                (Some(keys), _) => keys.clone(),
-                (None, WriteMode::Upsert) => writer.primary_key(&table).await?,
-                (None, WriteMode::Append | WriteMode::Replace) => Vec::new(),
-            };
-            let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '$')?;
-            (mapping, text, delete_all_statement(plan.mode, &table))
-        }
-        RowDestination::Query(query) => {
-            (ColumnMapping::from_plan(plan, source, None)?, query.clone(), None)
-        }
-        RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
-    };
-    let insert = writer.prepare_insert(&text, &mapping.target_names).await?;
-    Ok(OpenTarget { target: RowTarget::Postgres { writer, insert }, mapping, delete_statement })
-}
-
-async fn open_sqlite(
-    writer: sqlite::table::TableWriter,
-    plan: &TransferPlan<'_>,
-    source: &[Arc<str>],
-) -> Result<OpenTarget, TaskError> {
-    let (mapping, text, table) = match &plan.destination {
-        RowDestination::Table(name) => {
-            let table = sqlite::table::TableWriter::quote_table_name(name);
-            let columns = writer.table_columns(&table).await?;
-            let mapping = ColumnMapping::from_plan(plan, source, Some(&columns))?;
-            let keys = match (&plan.keys, plan.mode) {
-                (Some(keys), _) => keys.clone(),
-                (None, WriteMode::Upsert) => writer.primary_key(&table).await?,
-                (None, WriteMode::Append | WriteMode::Replace) => Vec::new(),
-            };
-            let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '?')?;
-            (mapping, text, Some(table))
-        }
-        RowDestination::Query(query) => {
-            (ColumnMapping::from_plan(plan, source, None)?, query.clone(), None)
-        }
-        RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
-    };
-    let delete_statement = table.as_ref().and_then(|table| delete_all_statement(plan.mode, table));
-    let insert = writer.prepare_insert(text, &mapping.target_names, table.as_deref()).await?;
-    Ok(OpenTarget { target: RowTarget::Sqlite { writer, insert }, mapping, delete_statement })
-}
-
-fn delete_all_statement(mode: WriteMode, table: &str) -> Option<String> {
-    match mode {
-        WriteMode::Replace => Some(format!("DELETE FROM {table}")),
-        WriteMode::Append | WriteMode::Upsert => None,
+#[async_trait]
+impl RowWriter for HttpWriter {
+    async fn write_rows(
+        &mut self,
+        rows: Vec<Vec<Json>>,
+        _before: Option<String>,
+    ) -> Result<(), SqlError> {
+        let mut request = self.request.clone();
+        let rows = rows.into_iter().map(|row| RowShape::Objects.build_row(&self.columns, row));
+        request.config.insert("json".into(), Json::list(rows));
+        // Each chunk is a separate effect.
+        request.idempotency_key = format!("{}:{}", request.idempotency_key, self.chunks);
+        self.chunks += 1;
+        let outcome = self.http.run(&request, &CallContext::default()).await?;
+        outcome.error.map_or(Ok(()), |error| Err(error.into()))
     }
-}
-
-/// Builds the request that sends rows, without the rows.
-fn base_request(call: &ToolCall, config: Config<'_>) -> ToolCall {
-    let mut request = call.clone();
-    request.config = config.0.clone();
-    let method = request.config.entry("method".into());
-    method.or_insert_with(|| Json::from("POST"));
-    request
-}
-
-async fn post_rows(
-    transfer: &TransferTool,
-    request: &ToolCall,
-    rows: Json,
-    chunk: u64,
-) -> Result<(), TaskError> {
-    let mut request = request.clone();
-    request.config.insert("json".into(), rows);
-    // Each chunk is a separate effect.
-    request.idempotency_key = format!("{}:{chunk}", request.idempotency_key);
-    let outcome = transfer.http.run(&request, &CallContext::default()).await;
-    outcome.error.map_or(Ok(()), Err)
 }

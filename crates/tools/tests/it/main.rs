@@ -19,7 +19,6 @@ mod platform;
 mod postgres;
 mod process_limits;
 mod python;
-#[cfg(feature = "rhai")]
 mod rhai;
 mod script;
 mod shell;

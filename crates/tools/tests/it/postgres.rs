@@ -559,8 +559,6 @@ async fn missing_kind_names_its_feature() {
         (ToolKind::Duckdb, "duckdb"),
         (ToolKind::Ducklake, "duckdb"),
         (ToolKind::Snowflake, "snowflake"),
-        #[cfg(not(feature = "rhai"))]
-        (ToolKind::Rhai, "rhai"),
     ] {
         let (actual, message) = run_failing(&toolbox, tool_call(kind, &Json::empty_map())).await;
         assert_eq!(actual, TaskErrorKind::Unsupported);
