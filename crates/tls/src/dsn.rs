@@ -7,14 +7,11 @@ use tokio_postgres::Config;
 
 use crate::TlsError;
 
-/// A parsed connection string.
 #[derive(Debug)]
 pub struct PostgresDsn {
     /// Host, database, user and password.
     pub login: Config,
-    /// Value of `sslmode`.
     pub ssl_mode: Option<String>,
-    /// Value of `sslrootcert`.
     pub root_cert: Option<String>,
 }
 

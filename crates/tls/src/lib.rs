@@ -7,27 +7,20 @@
 
 mod connector;
 mod dsn;
-mod sslmode;
 mod verify;
 
 pub use connector::{EncryptedStream, HostTlsConnector, MakeTlsConnector};
 pub use dsn::PostgresDsn;
-pub use sslmode::TlsVerification;
-pub use verify::client_config_for_host;
+pub use verify::{TlsVerification, client_config_for_host};
 
-/// Error of the TLS configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// An unknown `sslmode`.
     #[error("'{0}' is not an sslmode; use disable, prefer, require, verify-ca or verify-full")]
     Mode(String),
-    /// A host name that cannot be in a certificate.
     #[error("'{0}' is not a valid host name for TLS")]
     Host(String),
-    /// CA certificates that cannot be used.
     #[error("the CA file (sslrootcert) contains no usable certificate: {0}")]
     Roots(String),
-    /// A connection string that cannot be parsed.
     #[error("invalid connection string: {0}")]
     Address(String),
     /// TLS setup failed, for example because the system has no CA certificates.

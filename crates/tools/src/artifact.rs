@@ -9,13 +9,11 @@ use crate::config::{Config, invalid_value, missing_key, wrong_type};
 use crate::platform::{NewResult, ResultRef};
 use crate::tool::{CallContext, Tool};
 
-/// URI scheme of references.
 const REFERENCE_SCHEME: &str = "noetl://";
 
 /// Keys that may hold a reference.
 const REFERENCE_KEYS: [&str; 3] = ["result_ref", "uri", "ref"];
 
-/// Fetches and stores results.
 #[derive(Debug)]
 pub(crate) struct ArtifactTool;
 
@@ -48,18 +46,15 @@ async fn fetch_artifact(call: &ToolCall, context: &CallContext) -> Result<Json, 
 /// Parses a reference: either the address itself, or a map that holds it, such as the one in an
 /// event or the data of a step.
 fn parse_reference(value: &Json) -> Result<ResultRef, TaskError> {
-    let fields = value.as_map().map(Config);
-    let (uri, sha256) = match (value, fields) {
-        (Json::Str(uri), _) => (&**uri, None),
-        (_, Some(fields)) => {
-            let uri = match fields.text("ref")? {
-                Some(uri) => Some(uri),
-                None => fields.text("_ref")?.or(fields.text("uri")?),
-            };
+    let (uri, sha256) = match value {
+        Json::Str(uri) => (&**uri, None),
+        Json::Map(fields) => {
+            let fields = Config(fields);
+            let uri = fields.first_text(&["ref", "_ref", "uri"])?;
             let uri = uri.ok_or_else(|| missing_key("'result_ref.ref'"))?;
             (uri, fields.text("sha256")?)
         }
-        (other, None) => return Err(wrong_type("result_ref", "a text or a map", other)),
+        other => return Err(wrong_type("result_ref", "a text or a map", other)),
     };
     if !uri.starts_with(REFERENCE_SCHEME) {
         return Err(TaskError::new(

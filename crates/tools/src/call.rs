@@ -8,20 +8,16 @@ use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 /// One call of a tool, with all templates rendered.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// Kind of the tool to run.
     pub kind: ToolKind,
     /// Rendered keys of the kind, including the task's `auth` and `libs`.
     pub config: JsonMap,
     /// Rendered input: the step's input, overridden by the task's.
     pub input: JsonMap,
-    /// Execution that the call belongs to.
     pub execution_id: String,
     /// Command that the call belongs to, if any. State that tools keep for it lasts until
     /// [`Toolbox::release_command`](crate::Toolbox::release_command).
     pub command: String,
-    /// Step that the call belongs to.
     pub step: String,
-    /// Label of the task.
     pub label: String,
     /// Idempotency key of the task, the same across retries and lost workers.
     pub idempotency_key: String,
@@ -40,7 +36,6 @@ pub struct ToolCall {
 pub struct ToolOutcome {
     /// Data that the tool returns. A failure may have data too.
     pub data: Json,
-    /// Error, if the call failed.
     pub error: Option<TaskError>,
     /// Entries of `output` in addition to the data, such as `http` and `py`.
     pub extras: JsonMap,
@@ -49,12 +44,10 @@ pub struct ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Creates a successful outcome.
     pub fn ok(data: impl Into<Json>) -> Self {
         Self { data: data.into(), ..Self::default() }
     }
 
-    /// Creates a failure without data.
     pub fn failed(error: TaskError) -> Self {
         Self { error: Some(error), ..Self::default() }
     }

@@ -16,8 +16,7 @@ pub(crate) fn read_args(config: Config<'_>, key: &str) -> Result<Vec<String>, Ta
     };
     match value {
         Json::Str(text) => split_args(text).ok_or_else(|| {
-            let message = format!("'{key}' contains an unclosed quote");
-            TaskError::new(TaskErrorKind::Parse, message)
+            TaskError::new(TaskErrorKind::Parse, format!("'{key}' contains an unclosed quote"))
         }),
         Json::List(items) => items.iter().map(|item| read_arg(key, item)).collect(),
         Json::Map(options) => args_from_options(key, options),
@@ -54,38 +53,27 @@ fn args_from_options(key: &str, options: &JsonMap) -> Result<Vec<String>, TaskEr
 fn split_args(text: &str) -> Option<Vec<String>> {
     let mut args = Vec::new();
     let mut arg: Option<String> = None;
+    let mut quote = None;
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
-        match char {
-            char if char.is_whitespace() => args.extend(arg.take()),
-            '\'' => {
-                let arg = arg.get_or_insert_default();
-                loop {
-                    match chars.next()? {
-                        '\'' => break,
-                        char => arg.push(char),
-                    }
-                }
-            }
-            '"' => {
-                let arg = arg.get_or_insert_default();
-                loop {
-                    match chars.next()? {
-                        '"' => break,
-                        '\\' => match chars.next()? {
-                            char @ ('"' | '\\') => arg.push(char),
-                            char => arg.extend(['\\', char]),
-                        },
-                        char => arg.push(char),
-                    }
-                }
-            }
-            '\\' => arg.get_or_insert_default().extend(chars.next()),
-            char => arg.get_or_insert_default().push(char),
+        if quote.is_none() && char.is_whitespace() {
+            args.extend(arg.take());
+            continue;
+        }
+        let arg = arg.get_or_insert_default();
+        match (quote, char) {
+            (None, '\'' | '"') => quote = Some(char),
+            (Some(opening), _) if char == opening => quote = None,
+            (None, '\\') => arg.extend(chars.next()),
+            (Some('"'), '\\') => match chars.next()? {
+                char @ ('"' | '\\') => arg.push(char),
+                char => arg.extend(['\\', char]),
+            },
+            (_, char) => arg.push(char),
         }
     }
     args.extend(arg);
-    Some(args)
+    quote.is_none().then_some(args)
 }
 
 #[cfg(test)]

@@ -17,12 +17,10 @@ use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 pub(crate) struct Config<'c>(pub(crate) &'c JsonMap);
 
 impl<'c> Config<'c> {
-    /// Returns the value of a key.
     pub(crate) fn get(self, key: &str) -> Option<&'c Json> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns the text of a key.
     pub(crate) fn text(self, key: &str) -> Result<Option<&'c str>, TaskError> {
         self.read_typed(key, "a text", Json::as_str)
     }
@@ -52,7 +50,6 @@ impl<'c> Config<'c> {
         })
     }
 
-    /// Returns the duration of a key.
     pub(crate) fn duration(self, key: &str) -> Result<Option<Duration>, TaskError> {
         let duration = self.get(key).map(Millis::from_json).transpose();
         let duration = duration.map_err(|error| schema_error(format!("'{key}': {error}")))?;
@@ -74,7 +71,6 @@ impl<'c> Config<'c> {
         })
     }
 
-    /// Returns the map of a key.
     pub(crate) fn map(self, key: &str) -> Result<Option<&'c JsonMap>, TaskError> {
         self.read_typed(key, "a map", Json::as_map)
     }
@@ -142,7 +138,6 @@ pub(crate) fn schema_error(message: impl Into<Text>) -> TaskError {
     TaskError::new(TaskErrorKind::Schema, message)
 }
 
-/// Adds entries to the details of an error.
 pub(crate) fn add_error_details(
     error: &mut TaskError,
     entries: impl IntoIterator<Item = (Arc<str>, Json)>,

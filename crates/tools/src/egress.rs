@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use noetl_types::{TaskError, TaskErrorKind};
 use tokio::net::lookup_host;
 
@@ -19,10 +20,7 @@ pub enum EgressPolicy {
     #[default]
     Anywhere,
     /// Public addresses, plus those that the rules name.
-    Public {
-        /// Exceptions for addresses that are not public.
-        allow: Vec<EgressRule>,
-    },
+    Public { allow: Vec<EgressRule> },
 }
 
 /// Exception for addresses that are not public.
@@ -35,13 +33,8 @@ pub enum EgressRule {
         /// Port; `None` matches any.
         port: Option<u16>,
     },
-    /// Range of addresses.
-    Range {
-        /// First address of the range.
-        base: IpAddr,
-        /// Number of leading bits that an address shares with it.
-        bits: u8,
-    },
+    /// Range of addresses, or one address.
+    Range(IpNet),
 }
 
 /// Error for a rule that cannot be parsed.
@@ -74,17 +67,10 @@ impl fmt::Display for EgressDenied {
 /// Error for a name that yields no address to connect to.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    /// Denied by the policy.
     #[error(transparent)]
     Denied(#[from] EgressDenied),
-    /// Name resolution failed.
     #[error("'{host}' cannot be resolved: {source}")]
-    Unresolved {
-        /// Name of the host.
-        host: String,
-        /// Cause of the failure.
-        source: io::Error,
-    },
+    Unresolved { host: String, source: io::Error },
 }
 
 impl EgressError {
@@ -117,7 +103,7 @@ impl EgressPolicy {
         host: &str,
         port: u16,
     ) -> Result<Vec<SocketAddr>, EgressError> {
-        let host_name = host.trim_start_matches('[').trim_end_matches(']');
+        let host_name = bare_host(host);
         let addresses: Vec<SocketAddr> = match host_name.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => lookup_host((host_name, port))
@@ -145,7 +131,7 @@ impl EgressPolicy {
 
     /// True if a rule names this host and port, so that its addresses need no check.
     pub fn names_host(&self, host: &str, port: u16) -> bool {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = bare_host(host);
         match self {
             Self::Anywhere => true,
             Self::Public { allow } => allow.iter().any(|rule| match rule {
@@ -153,7 +139,7 @@ impl EgressPolicy {
                     name.eq_ignore_ascii_case(host)
                         && rule_port.is_none_or(|rule_port| rule_port == port)
                 }
-                EgressRule::Range { .. } => false,
+                EgressRule::Range(_) => false,
             }),
         }
     }
@@ -165,7 +151,7 @@ impl EgressPolicy {
         };
         let address = address.to_canonical();
         let in_range = allow.iter().any(|rule| match rule {
-            EgressRule::Range { base, bits } => range_contains(*base, *bits, address),
+            EgressRule::Range(range) => range.contains(&address),
             EgressRule::Host { .. } => false,
         });
         if in_range || (is_public(address) && !is_local_address(address)) {
@@ -180,42 +166,27 @@ impl FromStr for EgressRule {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || EgressRuleError(text.to_owned());
-        if let Some((base, bits)) = text.split_once('/') {
-            let base: IpAddr = base.parse().map_err(|_| invalid())?;
-            let bits = bits.parse().map_err(|_| invalid())?;
-            let max_bits = if base.is_ipv4() { 32 } else { 128 };
-            return if bits <= max_bits { Ok(Self::Range { base, bits }) } else { Err(invalid()) };
-        }
-        if let Ok(base) = text.parse::<IpAddr>() {
-            let bits = if base.is_ipv4() { 32 } else { 128 };
-            return Ok(Self::Range { base, bits });
+        if let Ok(range) = text
+            .parse()
+            .or_else(|_| text.parse().map(|address: IpAddr| address.to_canonical().into()))
+        {
+            return Ok(Self::Range(range));
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, Some(port.parse().map_err(|_| invalid())?)),
             None => (text, None),
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() || host.contains('@') {
+        let host = bare_host(host);
+        if host.is_empty() || host.contains(['@', '/']) {
             return Err(invalid());
         }
         Ok(Self::Host { host: host.to_ascii_lowercase(), port })
     }
 }
 
-fn range_contains(base: IpAddr, bits: u8, address: IpAddr) -> bool {
-    fn same_prefix(left: u128, right: u128, width: u32, bits: u8) -> bool {
-        let tail = width - u32::from(bits).min(width);
-        left.checked_shr(tail) == right.checked_shr(tail)
-    }
-    match (base.to_canonical(), address) {
-        (IpAddr::V4(base), IpAddr::V4(address)) => {
-            same_prefix(base.to_bits().into(), address.to_bits().into(), 32, bits)
-        }
-        (IpAddr::V6(base), IpAddr::V6(address)) => {
-            same_prefix(base.to_bits(), address.to_bits(), 128, bits)
-        }
-        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-    }
+/// Returns a host without the brackets that an IPv6 address has in a URL.
+pub(crate) fn bare_host(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// True if an address is on the public internet.

@@ -22,7 +22,6 @@ mod noop;
 pub mod platform;
 mod playbook;
 mod postgres;
-mod process;
 mod program;
 mod python;
 #[cfg(feature = "rhai")]

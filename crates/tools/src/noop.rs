@@ -6,7 +6,6 @@ use noetl_types::{Json, TaskError};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::tool::{CallContext, Tool};
 
-/// Runs no operation.
 #[derive(Debug)]
 pub(crate) struct NoopTool;
 

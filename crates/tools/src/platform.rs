@@ -11,10 +11,8 @@ use noetl_types::{Digest, Json, TaskError};
 /// Storage for data that is kept outside the event log.
 #[async_trait]
 pub trait ResultStore: Send + Sync {
-    /// Returns the data of a reference.
     async fn fetch_result(&self, reference: ResultRef) -> Result<Json, TaskError>;
 
-    /// Stores data.
     async fn store_result(&self, result: NewResult) -> Result<ResultReceipt, TaskError>;
 }
 
@@ -33,7 +31,6 @@ impl<T: ResultStore + PlaybookLauncher> Platform for T {}
 /// Handle to the control plane, or `None` if it is not available.
 pub type PlatformHandle = Option<Arc<dyn Platform>>;
 
-/// Reference to stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultRef {
     /// Address: `noetl://…`.
@@ -42,27 +39,19 @@ pub struct ResultRef {
     pub sha256: Option<Digest>,
 }
 
-/// Data to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResult {
-    /// Execution that it belongs to.
     pub execution_id: String,
-    /// Step that produced it.
     pub step: String,
-    /// Name of the result.
     pub name: String,
-    /// The data.
     pub data: Json,
     /// Idempotency key: calls with the same key store the data once.
     pub idempotency_key: String,
 }
 
-/// Receipt for stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultReceipt {
-    /// Address of the data.
     pub uri: String,
-    /// Size in bytes.
     pub bytes: u64,
     /// SHA-256 digest of the bytes, in hexadecimal.
     pub sha256: String,
@@ -71,11 +60,9 @@ pub struct ResultReceipt {
 /// Request to start a playbook that runs independently of this execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildRequest {
-    /// Playbook to start.
     pub definition: ChildDefinition,
     /// Workload that overrides the defaults of the playbook.
     pub payload: Json,
-    /// Execution that starts it.
     pub parent_execution_id: String,
     /// Idempotency key: calls with the same key start one execution.
     pub idempotency_key: String,
@@ -84,22 +71,16 @@ pub struct ChildRequest {
 /// Identifies the playbook to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildDefinition {
-    /// By catalog id.
     Id(String),
-    /// By path.
     Path {
-        /// Path in the catalog.
         path: String,
         /// Version; `None` selects the newest.
         version: Option<String>,
     },
 }
 
-/// Execution that was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedChild {
-    /// Id of the execution.
     pub execution_id: String,
-    /// Path of its playbook.
     pub path: String,
 }

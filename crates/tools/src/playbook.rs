@@ -6,11 +6,10 @@ use async_trait::async_trait;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 
 use crate::call::{ToolCall, ToolOutcome};
-use crate::config::{Config, missing_key, scalar_text, wrong_type};
+use crate::config::{Config, missing_key, required_scalar};
 use crate::platform::{ChildDefinition, ChildRequest};
 use crate::tool::{CallContext, Tool};
 
-/// Starts executions of playbooks.
 #[derive(Debug)]
 pub(crate) struct PlaybookTool;
 
@@ -38,12 +37,7 @@ fn read_child_request(call: &ToolCall) -> Result<ChildRequest, TaskError> {
             "a playbook with return_step or return_result is run by the server, not by a worker",
         ));
     }
-    let scalar = |key: &str| {
-        let value = config.get(key);
-        let text =
-            |value| scalar_text(value).ok_or_else(|| wrong_type(key, "a text or a number", value));
-        value.map(text).transpose()
-    };
+    let scalar = |key: &str| config.get(key).map(|value| required_scalar(key, value)).transpose();
     let definition = match (scalar("catalog_id")?, config.text("path")?) {
         (Some(id), _) => ChildDefinition::Id(id),
         (None, Some(path)) => {
@@ -52,11 +46,7 @@ fn read_child_request(call: &ToolCall) -> Result<ChildRequest, TaskError> {
         (None, None) => return Err(missing_key("'path' or 'catalog_id'")),
     };
     // `input` of the task overrides its `payload`.
-    let mut payload = match config.get("payload") {
-        Some(Json::Map(payload)) => payload.as_ref().clone(),
-        Some(other) => return Err(wrong_type("payload", "a map", other)),
-        None => noetl_types::JsonMap::new(),
-    };
+    let mut payload = config.map("payload")?.cloned().unwrap_or_default();
     payload.extend(call.input.clone());
     Ok(ChildRequest {
         definition,

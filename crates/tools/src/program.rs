@@ -1,22 +1,27 @@
-//! A program that runs to its end inside the sandbox.
+//! A program that runs to its end inside the sandbox, in a process group that is killed as a whole,
+//! with capped output.
 //!
 //! Owns how limits are applied to an external process, and that the process does not outlive its
-//! call or its worker. The tools choose the program and interpret its exit status.
+//! call or its worker. The tools choose the program and interpret its exit status. Nothing here runs
+//! code between fork and exec: the process sets its limits itself before it runs the user's code.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
+use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::call::ToolCall;
-use crate::config::Config;
-use crate::process::{CapturedOutput, GroupLeader, describe_exit};
+use crate::config::{Config, schema_error};
 use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
 use crate::settings::{ProcessLimits, Settings};
 use crate::tool::CallContext;
@@ -24,32 +29,25 @@ use crate::tool::CallContext;
 /// Offset that shells add to the number of the signal that ended a command.
 const SIGNAL_EXIT_BASE: i32 = 128;
 
-/// A program and its execution settings.
 #[derive(Debug)]
 pub(crate) struct Program<'p> {
-    /// Program name and arguments.
     pub(crate) argv: Vec<String>,
     /// Its complete environment.
     pub(crate) environment: &'p [(String, String)],
-    /// Working directory.
     pub(crate) working_dir: &'p Path,
     /// Private directory of user code, which runs in the sandbox; `None` for a program that the
     /// operator chose.
     pub(crate) private_dir: Option<&'p Path>,
-    /// Handling of its outputs.
     pub(crate) output_mode: OutputMode,
     /// Timeout, from which its CPU limit is derived. The caller enforces the timeout itself.
     pub(crate) timeout: Duration,
 }
 
-/// Handling of the outputs of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMode {
-    /// Captured separately.
     Separate,
     /// Captured as standard output, in the order in which they were written.
     Merged,
-    /// Discarded.
     Discarded,
 }
 
@@ -60,10 +58,7 @@ impl Program<'_> {
         settings: &Settings,
         context: &CallContext,
     ) -> Result<(ExitStatus, CapturedOutput), TaskError> {
-        let launch = self.launch_command(settings)?;
-        let (mut leader, _lifeline) = self
-            .spawn(&settings.process_limits, &launch)
-            .map_err(|error| self.start_error(&error))?;
+        let (mut leader, _lifeline) = self.spawn(settings)?;
         context.set_process_group(Some(leader.group()));
         let mut outputs = leader.take_outputs(settings.output_cap);
         let status = tokio::select! {
@@ -78,35 +73,22 @@ impl Program<'_> {
         Ok((status, outputs.take_output()))
     }
 
-    /// Returns the command line to start, wrapped in the sandbox for user code.
-    fn launch_command(&self, settings: &Settings) -> Result<LaunchCommand, TaskError> {
-        let command =
-            LaunchCommand { argv: self.argv.clone(), environment: self.environment.to_vec() };
-        match self.private_dir {
-            Some(private) => wrap_in_sandbox(settings, private, self.working_dir, command),
-            None => Ok(command),
-        }
-    }
-
     /// Starts it together with a lifeline. The program is killed when the lifeline is closed.
-    fn spawn(
-        &self,
-        limits: &ProcessLimits,
-        launch: &LaunchCommand,
-    ) -> io::Result<(GroupLeader, UnixStream)> {
-        let (worker_end, program_end) = UnixStream::pair()?;
-        let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", &self.limit_script(limits), "sh"])
-            .args(&launch.argv)
-            .env_clear()
-            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.working_dir)
-            .stdin(Stdio::from(OwnedFd::from(program_end)));
-        // The command holds the other end, which must not keep the lifeline open. It is dropped
-        // here.
-        let leader = GroupLeader::spawn(&mut command, self.output_mode != OutputMode::Discarded)?;
-        Ok((leader, worker_end))
+    fn spawn(&self, settings: &Settings) -> Result<(GroupLeader, UnixStream), TaskError> {
+        let mut launch =
+            LaunchCommand { argv: self.argv.clone(), environment: self.environment.to_vec() };
+        if let Some(private) = self.private_dir {
+            launch = wrap_in_sandbox(settings, private, self.working_dir, launch)?;
+        }
+        let script = self.limit_script(&settings.process_limits);
+        let shell = ["/bin/sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()];
+        launch.argv.splice(..0, shell);
+        let spawned = UnixStream::pair().and_then(|(worker_end, program_end)| {
+            let capture = self.output_mode != OutputMode::Discarded;
+            let leader = GroupLeader::spawn(&launch, self.working_dir, program_end, capture)?;
+            Ok((leader, worker_end))
+        });
+        spawned.map_err(|error| self.start_error(&error))
     }
 
     /// Shell script that lowers the limits of its own process and then replaces itself with the
@@ -161,11 +143,7 @@ pub(crate) fn task_environment(
     settings: &Settings,
 ) -> Result<Vec<(String, String)>, TaskError> {
     let task_variables = Config(&call.config).text_map("env")?;
-    if let Some((name, _)) =
-        task_variables.iter().find(|(name, value)| !is_valid_variable(name, value))
-    {
-        return Err(invalid_variable(name));
-    }
+    check_variables(&task_variables)?;
     let mut environment: Vec<(String, String)> = settings.environment.clone().into_iter().collect();
     environment.extend(execution_variables(call));
     environment.extend(task_variables);
@@ -181,17 +159,18 @@ pub(crate) fn execution_variables(call: &ToolCall) -> [(String, String); 3] {
     ]
 }
 
-/// True if an environment can hold the variable.
-pub(crate) fn is_valid_variable(name: &str, value: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-}
-
-/// Error for a name or value that an environment cannot hold.
-pub(crate) fn invalid_variable(name: &str) -> TaskError {
-    TaskError::new(
-        TaskErrorKind::Schema,
-        format!("'env' contains '{name}', which is not a valid environment variable"),
-    )
+/// Rejects names and values that an environment cannot hold.
+pub(crate) fn check_variables<'v>(
+    variables: impl IntoIterator<Item = (&'v String, &'v String)>,
+) -> Result<(), TaskError> {
+    for (name, value) in variables {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(schema_error(format!(
+                "'env' contains '{name}', which is not a valid environment variable"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Creates a directory that only this call uses. It is deleted when the value is dropped.
@@ -229,6 +208,248 @@ pub(crate) fn exit_error(subject: &str, status: ExitStatus, last_line: Option<&s
     }
 }
 
+/// Process that leads its own process group. Dropping it kills the whole group.
+#[derive(Debug)]
+pub(crate) struct GroupLeader {
+    child: Child,
+    group: Pid,
+}
+
+impl GroupLeader {
+    /// Starts a command as the leader of a new group, with `stdin` as its input. Captures its
+    /// outputs if `capture` is true.
+    pub(crate) fn spawn(
+        launch: &LaunchCommand,
+        working_dir: &Path,
+        stdin: UnixStream,
+        capture: bool,
+    ) -> io::Result<Self> {
+        let output = || {
+            if capture { Stdio::piped() } else { Stdio::null() }
+        };
+        let (program, args) = launch.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        // The command owns this end of `stdin`, which must not stay open in the worker. It is
+        // dropped here.
+        let child = Command::new(program)
+            .args(args)
+            .env_clear()
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(working_dir)
+            .stdin(OwnedFd::from(stdin))
+            .stdout(output())
+            .stderr(output())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let group = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("the process has no id"))?;
+        Ok(Self { child, group })
+    }
+
+    pub(crate) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// Returns the captured outputs. Each can be taken once.
+    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> OutputCapture {
+        OutputCapture {
+            stdout: StreamCapture::new(self.child.stdout.take(), cap),
+            stderr: StreamCapture::new(self.child.stderr.take(), cap),
+        }
+    }
+
+    /// Waits until the leader ends. Other processes of its group may still run.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Kills all remaining processes of the group.
+    ///
+    /// The id of a group that has ended could belong to a new group, but only after the kernel has
+    /// gone through all other ids. The calls here follow the end of the leader immediately.
+    pub(crate) fn kill(&self) {
+        // An error means that the group is empty.
+        kill_process_group(self.group, Signal::KILL).ok();
+    }
+}
+
+impl Drop for GroupLeader {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) fn describe_exit(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "an unknown status".to_owned(),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OutputCapture {
+    stdout: StreamCapture<ChildStdout>,
+    stderr: StreamCapture<ChildStderr>,
+}
+
+impl OutputCapture {
+    /// Reads the outputs for as long as the future is polled. It never completes, so poll it next
+    /// to a future that does.
+    pub(crate) async fn capture_forever(&mut self) -> Infallible {
+        tokio::select! {
+            never = self.stdout.read_forever() => never,
+            never = self.stderr.read_forever() => never,
+        }
+    }
+
+    /// Returns the output so far and starts an empty capture.
+    pub(crate) fn take_output(&mut self) -> CapturedOutput {
+        CapturedOutput { stdout: self.stdout.take_buffer(), stderr: self.stderr.take_buffer() }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct CapturedOutput {
+    stdout: CappedBuffer,
+    stderr: CappedBuffer,
+}
+
+impl CapturedOutput {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stdout.bytes.is_empty() && self.stderr.bytes.is_empty()
+    }
+
+    /// Appends the output of a later process.
+    pub(crate) fn append(&mut self, later: &Self, cap: ByteSize) {
+        self.stdout.append(&later.stdout.bytes, cap);
+        self.stdout.truncated |= later.stdout.truncated;
+        self.stderr.append(&later.stderr.bytes, cap);
+        self.stderr.truncated |= later.stderr.truncated;
+    }
+
+    /// Last non-blank line of the standard error.
+    pub(crate) fn last_error_line(&self) -> Option<String> {
+        self.stderr.last_line()
+    }
+
+    /// Last non-blank line of the standard output.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        self.stdout.last_line()
+    }
+
+    pub(crate) fn stdout(&self) -> Json {
+        self.stdout.to_json_text()
+    }
+
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.stdout.truncated || self.stderr.truncated
+    }
+
+    /// Inserts `stdout`, `stderr` and, if output was truncated, `truncated` into a map. Bytes that
+    /// are not UTF-8 become U+FFFD.
+    pub(crate) fn insert_into(&self, map: &mut JsonMap) {
+        map.insert("stdout".into(), self.stdout.to_json_text());
+        map.insert("stderr".into(), self.stderr.to_json_text());
+        if self.is_truncated() {
+            map.insert("truncated".into(), Json::from(true));
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct CappedBuffer {
+    bytes: Vec<u8>,
+    truncated: bool,
+}
+
+impl CappedBuffer {
+    fn append(&mut self, bytes: &[u8], cap: ByteSize) {
+        let cap = usize::try_from(cap.as_bytes()).unwrap_or(usize::MAX);
+        let accepted = cap.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.truncated |= accepted < bytes.len();
+        self.bytes.extend(&bytes[..accepted]);
+    }
+
+    /// Last non-blank line. A truncated line is skipped: it may end in the middle of a secret,
+    /// whose beginning alone would not be recognized and redacted.
+    fn last_line(&self) -> Option<String> {
+        let mut lines = &*self.bytes;
+        if self.truncated {
+            let line_end = lines.iter().rposition(|byte| *byte == b'\n');
+            lines = &lines[..line_end.unwrap_or(0)];
+        }
+        let text = String::from_utf8_lossy(lines);
+        text.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+    }
+
+    fn to_json_text(&self) -> Json {
+        Json::from(&*String::from_utf8_lossy(&self.bytes))
+    }
+}
+
+/// One output of a process, read as it arrives so that the process never blocks on it. Output above
+/// the cap is dropped.
+#[derive(Debug)]
+struct StreamCapture<P> {
+    pipe: Option<P>,
+    chunk: Box<[u8]>,
+    buffer: CappedBuffer,
+    cap: ByteSize,
+}
+
+impl<P: AsyncRead + AsFd + Unpin> StreamCapture<P> {
+    const CHUNK_BYTES: usize = 16 * 1024;
+    /// Maximum capacity of a pipe that an unprivileged process can set.
+    const MAX_PIPE_BYTES: usize = 1024 * 1024;
+
+    fn new(pipe: Option<P>, cap: ByteSize) -> Self {
+        Self {
+            pipe,
+            chunk: vec![0; Self::CHUNK_BYTES].into(),
+            buffer: CappedBuffer::default(),
+            cap,
+        }
+    }
+
+    async fn read_forever(&mut self) -> Infallible {
+        while let Some(pipe) = &mut self.pipe {
+            match pipe.read(&mut self.chunk).await {
+                Ok(0) | Err(_) => self.pipe = None,
+                Ok(read) => self.buffer.append(&self.chunk[..read], self.cap),
+            }
+        }
+        pending().await
+    }
+
+    /// Returns the output so far.
+    ///
+    /// Reads the pipe directly: the runtime may not have been notified yet of bytes that were
+    /// written just before the process reported that it is done. A process that left the group may
+    /// go on writing, so no more is read than the pipe can hold.
+    fn take_buffer(&mut self) -> CappedBuffer {
+        let mut drained = 0;
+        while let Some(pipe) = &self.pipe
+            && drained < Self::MAX_PIPE_BYTES
+        {
+            match rustix::io::read(pipe.as_fd(), &mut *self.chunk) {
+                Ok(0) => self.pipe = None,
+                Ok(read) => {
+                    drained += read;
+                    self.buffer.append(&self.chunk[..read], self.cap);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        std::mem::take(&mut self.buffer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
@@ -246,9 +467,21 @@ mod tests {
             output_mode: OutputMode::Discarded,
             timeout: Duration::from_mins(1),
         };
-        let launch = program.launch_command(&Settings::default()).unwrap();
-        let (mut leader, lifeline) = program.spawn(&ProcessLimits::default(), &launch).unwrap();
+        let (mut leader, lifeline) = program.spawn(&Settings::default()).unwrap();
         drop(lifeline);
         assert_eq!(leader.wait().await.unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn truncated_line_is_not_last_line() {
+        let last_line = |text: &str, cap: u64| {
+            let mut captured = CappedBuffer::default();
+            captured.append(text.as_bytes(), ByteSize::from_bytes(cap));
+            captured.last_line()
+        };
+        let text = "one\ntwo\n\nsesame-opens-42\n";
+        assert_eq!(last_line(text, 100).as_deref(), Some("sesame-opens-42"));
+        assert_eq!(last_line(text, 16).as_deref(), Some("two"));
+        assert_eq!(last_line(text, 2), None);
     }
 }

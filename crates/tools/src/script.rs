@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::call::{ToolCall, ToolOutcome};
 use crate::command_line::read_args;
-use crate::config::{Config, missing_key};
-use crate::process::CapturedOutput;
+use crate::config::{Config, missing_key, schema_error};
 use crate::program::{
-    OutputMode, Program, create_private_dir, exit_code, exit_error, task_environment,
+    CapturedOutput, OutputMode, Program, create_private_dir, exit_code, exit_error,
+    task_environment,
 };
 use crate::script_source::{LoadedScript, ScriptLoader};
 use crate::settings::Settings;
@@ -25,7 +25,6 @@ use crate::tool::{CallContext, Tool};
 /// Environment variable with the path of the script's input.
 const INPUT_FILE_VARIABLE: &str = "NOETL_INPUT_FILE";
 
-/// Runs scripts.
 #[derive(Debug)]
 pub(crate) struct ScriptTool {
     settings: Arc<Settings>,
@@ -123,13 +122,10 @@ fn find_interpreter(source: &LoadedScript, settings: &Settings) -> Result<Vec<St
 }
 
 fn unknown_interpreter(reason: &str) -> TaskError {
-    TaskError::new(
-        TaskErrorKind::Schema,
-        format!(
-            "no interpreter is known for the script: {reason}; begin it with a line such as \
-             '#!/usr/bin/env python3'"
-        ),
-    )
+    schema_error(format!(
+        "no interpreter is known for the script: {reason}; begin it with a line such as \
+         '#!/usr/bin/env python3'"
+    ))
 }
 
 fn script_outcome(status: ExitStatus, output: &CapturedOutput, elapsed: Duration) -> ToolOutcome {

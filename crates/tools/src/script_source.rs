@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
+use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 
 use crate::config::{Config, invalid_value, missing_key, wrong_type};
 use crate::file_access;
@@ -16,23 +16,19 @@ use crate::settings::Settings;
 /// Maximum size of a script that is loaded from a file or a URL.
 const MAX_SCRIPT_SIZE: ByteSize = ByteSize::from_mib(16);
 
-/// Loads scripts.
 #[derive(Debug)]
 pub(crate) struct ScriptLoader {
     settings: Arc<Settings>,
     http: Arc<HttpClient>,
 }
 
-/// A loaded script.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LoadedScript {
-    /// Text of the script.
     pub(crate) text: String,
     /// Address of the script; `None` for an inline one.
     pub(crate) uri: Option<String>,
 }
 
-/// Location of a script.
 #[derive(Debug, PartialEq, Eq)]
 enum ScriptLocation<'s> {
     Inline(&'s str),
@@ -47,8 +43,7 @@ impl ScriptLoader {
 
     /// Loads the script that a map names.
     pub(crate) async fn load_script(&self, script: Config<'_>) -> Result<LoadedScript, TaskError> {
-        let empty = JsonMap::new();
-        let (text, uri) = match find_location(script, Config(&empty))? {
+        let (text, uri) = match find_location(script)? {
             ScriptLocation::Inline(text) => (text.to_owned(), None),
             ScriptLocation::File(path) => {
                 (self.read_script_file(path).await?, Some(path.to_owned()))
@@ -78,18 +73,15 @@ impl ScriptLoader {
 
 /// Finds the location of the script. Both the short and the long form of a source are in use: the
 /// type as a text next to the address, or a separate map.
-fn find_location<'s>(
-    script: Config<'s>,
-    empty: Config<'s>,
-) -> Result<ScriptLocation<'s>, TaskError> {
+fn find_location<'s>(script: Config<'s>) -> Result<ScriptLocation<'s>, TaskError> {
     let (kind, source) = match script.get("source") {
-        Some(Json::Str(kind)) => (Some(&**kind), empty),
+        Some(Json::Str(kind)) => (Some(&**kind), script),
         Some(Json::Map(source)) => {
             let source = Config(source);
             (source.text("type")?.or(script.text("type")?), source)
         }
         Some(other) => return Err(wrong_type("script.source", "a map", other)),
-        None => (script.text("type")?, empty),
+        None => (script.text("type")?, script),
     };
     let find_value = |keys: &[&str]| {
         let mut maps = [source, script].into_iter();
@@ -97,8 +89,7 @@ fn find_location<'s>(
     };
     let text = |key: &str, value: Option<&'s Json>| {
         let value = value.ok_or_else(|| missing_key(&format!("'{key}'")))?;
-        let text = value.as_str();
-        text.ok_or_else(|| wrong_type(key, "a text", value))
+        value.as_str().ok_or_else(|| wrong_type(key, "a text", value))
     };
     let content = find_value(&["content", "code"]);
     let uri = script.get("uri").or_else(|| find_value(&["uri", "path", "url", "endpoint"]));
@@ -140,9 +131,8 @@ mod tests {
     use super::*;
 
     fn parse_source(text: &str) -> Result<String, String> {
-        let (script, empty) = (parse(text.as_bytes()).unwrap(), JsonMap::new());
-        let script = Config(script.as_map().unwrap());
-        match find_location(script, Config(&empty)) {
+        let script = parse(text.as_bytes()).unwrap();
+        match find_location(Config(script.as_map().unwrap())) {
             Ok(location) => Ok(format!("{location:?}")),
             Err(error) => Err(format!("{}: {}", error.kind, error.message)),
         }

@@ -47,14 +47,10 @@ const CONTAINER_ENGINE_VARIABLES: [&str; 7] = [
 /// Search path for programs if the worker itself has no `PATH`.
 const FALLBACK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Settings of all tools.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Warm python interpreters.
     pub python: PythonSettings,
-    /// Settings of connections to PostgreSQL servers.
     pub postgres: PostgresSettings,
-    /// Policy for outbound connections.
     pub egress: EgressPolicy,
     /// Limits of the processes that tools start.
     pub process_limits: ProcessLimits,
@@ -71,7 +67,6 @@ pub struct Settings {
     pub file_roots: Option<Vec<PathBuf>>,
     /// Environment of processes, before the task's own `env`.
     pub environment: BTreeMap<String, String>,
-    /// Container settings.
     pub container: ContainerSettings,
     /// Addresses of MCP servers, by the names that playbooks use.
     pub mcp_servers: BTreeMap<String, String>,
@@ -131,9 +126,7 @@ impl Settings {
 pub struct NatsSettings {
     /// `nats://` or `tls://`. If it is a comma-separated list, the first entry is used.
     pub url: String,
-    /// User and password.
     pub user: Option<(String, String)>,
-    /// Authentication token.
     pub token: Option<String>,
 }
 
@@ -144,7 +137,6 @@ impl fmt::Debug for NatsSettings {
     }
 }
 
-/// Container settings.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerSettings {
     /// Program that runs them; `None` looks for `docker` and then `podman`.
@@ -156,7 +148,6 @@ pub struct ContainerSettings {
     pub images: Option<Vec<String>>,
 }
 
-/// Warm python interpreters.
 #[derive(Debug, Clone)]
 pub struct PythonSettings {
     /// Interpreter for tasks that do not specify one.
@@ -183,7 +174,6 @@ impl Default for PythonSettings {
     }
 }
 
-/// Settings of connections to PostgreSQL servers.
 #[derive(Debug, Clone)]
 pub struct PostgresSettings {
     /// Maximum number of connections to one database. Further tasks wait. A task may request fewer.
@@ -210,16 +200,13 @@ impl Default for PostgresSettings {
 /// Memory is counted as address space, of which some runtimes reserve far more than they use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Maximum address space.
     pub memory: Option<ByteSize>,
     /// CPU seconds; `None` allows what all processors together can provide within the timeout of
     /// the call.
     pub cpu_seconds: Option<u64>,
     /// Maximum number of processes and threads of the user.
     pub processes: Option<u64>,
-    /// Maximum number of open files.
     pub open_files: Option<u64>,
-    /// Maximum size of a written file.
     pub file_size: Option<ByteSize>,
 }
 

@@ -7,14 +7,13 @@ use noetl_types::{Json, JsonMap, TaskError};
 
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, missing_key, wrong_type};
-use crate::process::CapturedOutput;
 use crate::program::{
-    OutputMode, Program, create_private_dir, exit_code, exit_error, task_environment,
+    CapturedOutput, OutputMode, Program, create_private_dir, exit_code, exit_error,
+    task_environment,
 };
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
-/// Runs shell commands.
 #[derive(Debug)]
 pub(crate) struct ShellTool {
     settings: Arc<Settings>,

@@ -30,7 +30,6 @@ const MAX_NACK_DELAY_MS: u64 = 86_400_000;
 /// Prefix of the subjects on which messages are acknowledged.
 const ACK_SUBJECT_PREFIX: &str = "$JS.ACK.";
 
-/// Polls message sources.
 pub(crate) struct SubscriptionTool {
     settings: Arc<Settings>,
     connections: Arc<Connections>,

@@ -81,7 +81,6 @@ impl Toolbox {
         Self { kinds: tools.keys().copied().collect(), tools }
     }
 
-    /// Returns the kinds that it can run.
     pub fn kinds(&self) -> &[ToolKind] {
         &self.kinds
     }
@@ -169,7 +168,6 @@ async fn run_with_timeout(
     cancelled_outcome(ToolOutcome::default())
 }
 
-/// Error message for a kind that has no tool.
 fn unsupported_kind_message(kind: ToolKind) -> String {
     match kind.spec().build {
         BuildRequirement::Feature(feature) => format!(

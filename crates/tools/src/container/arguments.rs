@@ -1,12 +1,14 @@
 //! Command-line arguments of a container engine, built from a config.
 
+use std::path::Path;
+
 use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
 
-use super::volumes;
 use crate::call::ToolCall;
 use crate::command_line::read_args;
-use crate::config::{Config, invalid_value, missing_key, scalar_text, wrong_type};
-use crate::program::{execution_variables, invalid_variable, is_valid_variable};
+use crate::config::{Config, invalid_value, missing_key, required_scalar, scalar_text, wrong_type};
+use crate::file_access::check_mount_source;
+use crate::program::{check_variables, execution_variables};
 use crate::settings::Settings;
 
 /// Prefixes of the variables that the client of an engine reads itself. The container gets these
@@ -39,13 +41,12 @@ pub(super) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Reads the config of a call.
     pub(super) fn from_call(call: &ToolCall, settings: &Settings) -> Result<Self, TaskError> {
         let config = Config(&call.config);
         let image = read_image(config, settings)?;
         let mut args = label_args(call)?;
         args.extend(limit_args(config, settings)?);
-        args.extend(volumes::mount_args(config, settings)?);
+        args.extend(mount_args(config, settings)?);
         let mut environment = settings.environment.clone();
         environment.extend(settings.container.environment.clone());
         for (name, value) in container_variables(call)? {
@@ -81,10 +82,8 @@ fn read_image(config: Config<'_>, settings: &Settings) -> Result<String, TaskErr
     let image = config.text("image")?.ok_or_else(|| missing_key("'image'"))?;
     // A value that begins with a dash would be parsed as an option.
     if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
-        return Err(invalid_value(
-            "image",
-            &format!("is '{image}', which is not a valid image name"),
-        ));
+        let problem = format!("is '{image}', which is not a valid image name");
+        return Err(invalid_value("image", &problem));
     }
     let allows = |rule: &String| match rule.strip_suffix('*') {
         Some(prefix) => image.starts_with(prefix),
@@ -202,10 +201,11 @@ fn container_variables(call: &ToolCall) -> Result<Vec<(String, String)>, TaskErr
         None => {}
         Some(Json::Map(entries)) => {
             for (name, value) in entries.iter() {
-                match value.as_map() {
-                    Some(fields) => variables.extend(read_variable(name, fields)?),
-                    None => variables.extend(scalar_variable(name, value)?),
-                }
+                let value = match value.as_map() {
+                    Some(fields) => read_variable_value(name, fields)?,
+                    None => value,
+                };
+                variables.extend(to_variable(name, value)?);
             }
         }
         Some(Json::List(items)) => {
@@ -213,21 +213,18 @@ fn container_variables(call: &ToolCall) -> Result<Vec<(String, String)>, TaskErr
                 let fields =
                     item.as_map().ok_or_else(|| wrong_type("env", "a list of maps", item))?;
                 let name = Config(fields).text("name")?.ok_or_else(|| missing_key("'env.name'"))?;
-                variables.extend(read_variable(name, fields)?);
+                variables.extend(to_variable(name, read_variable_value(name, fields)?)?);
             }
         }
         Some(other) => return Err(wrong_type("env", "a map or a list", other)),
     }
-    match variables.iter().find(|(name, value)| !is_valid_variable(name, value)) {
-        Some((name, _)) => Err(invalid_variable(name)),
-        None => Ok(variables),
-    }
+    check_variables(variables.iter().map(|(name, value)| (name, value)))?;
+    Ok(variables)
 }
 
-/// Reads a variable in Kubernetes notation: `{value}` or `{value_from}`.
-fn read_variable(name: &str, fields: &JsonMap) -> Result<Option<(String, String)>, TaskError> {
-    let fields = Config(fields);
-    if fields.get("value_from").or(fields.get("valueFrom")).is_some() {
+/// Reads the value of a variable in Kubernetes notation: `{value}` or `{value_from}`.
+fn read_variable_value<'v>(name: &str, fields: &'v JsonMap) -> Result<&'v Json, TaskError> {
+    if Config(fields).get("value_from").or(Config(fields).get("valueFrom")).is_some() {
         return Err(TaskError::new(
             TaskErrorKind::Unsupported,
             format!(
@@ -236,19 +233,197 @@ fn read_variable(name: &str, fields: &JsonMap) -> Result<Option<(String, String)
             ),
         ));
     }
-    match fields.get("value") {
-        Some(value) => scalar_variable(name, value),
-        None => Ok(None),
-    }
+    Ok(fields.get("value").unwrap_or(&Json::Null))
 }
 
-fn scalar_variable(name: &str, value: &Json) -> Result<Option<(String, String)>, TaskError> {
+/// Converts a value to a variable. Null is no variable.
+fn to_variable(name: &str, value: &Json) -> Result<Option<(String, String)>, TaskError> {
     if value.is_null() {
         return Ok(None);
     }
-    let text = scalar_text(value)
-        .ok_or_else(|| wrong_type(&format!("env.{name}"), "a text or a number", value))?;
-    Ok(Some((name.to_owned(), text)))
+    Ok(Some((name.to_owned(), required_scalar(&format!("env.{name}"), value)?)))
+}
+
+/// Keys that hold the target of a mount.
+const TARGET_KEYS: &[&str] = &["mount_path", "mountPath", "target"];
+
+struct VolumeMount<'m> {
+    source: VolumeSource<'m>,
+    target: &'m str,
+    read_only: bool,
+}
+
+#[derive(Clone, Copy)]
+enum VolumeSource<'m> {
+    /// Directory or file of the host.
+    Host(&'m str),
+    /// Named volume of the engine.
+    Volume(&'m str),
+    /// New volume that is removed with the container.
+    Empty,
+}
+
+/// Arguments for the mounts of a config: texts as `source:target[:ro]`, maps with both, or
+/// `volumes` with `volume_mounts` in Kubernetes notation.
+fn mount_args(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, TaskError> {
+    let volumes = config.list("volumes")?;
+    let volume_mounts = config.list("volume_mounts")?;
+    let mut mounts = Vec::new();
+    for volume in volumes {
+        match volume {
+            Json::Str(text) => mounts.push(parse_short_mount(text)?),
+            Json::Map(fields) => {
+                let fields = Config(fields);
+                if let Some(target) = fields.first_text(TARGET_KEYS)? {
+                    mounts.push(VolumeMount {
+                        source: read_source(fields)?,
+                        target,
+                        read_only: is_read_only(fields)?,
+                    });
+                }
+            }
+            other => return Err(wrong_type("volumes", "a list of texts or maps", other)),
+        }
+    }
+    for entry in volume_mounts {
+        mounts.push(read_volume_mount(entry, volumes)?);
+    }
+    let mut args = Vec::new();
+    for mount in mounts {
+        args.extend(["--mount".to_owned(), mount.to_arg(settings)?]);
+    }
+    Ok(args)
+}
+
+fn is_read_only(fields: Config<'_>) -> Result<bool, TaskError> {
+    let flag = fields.flag("read_only")?.or(fields.flag("readOnly")?);
+    Ok(flag.unwrap_or(false))
+}
+
+/// Parses `source:target` or `source:target:ro`.
+fn parse_short_mount(text: &str) -> Result<VolumeMount<'_>, TaskError> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (source, target, mode) = match parts[..] {
+        [source, target] => (source, target, "rw"),
+        [source, target, mode @ ("ro" | "rw")] => (source, target, mode),
+        _ => {
+            let problem =
+                format!("contains '{text}'; it must be source:target or source:target:ro");
+            return Err(invalid_value("volumes", &problem));
+        }
+    };
+    let is_host = source.contains('/') || source.starts_with(['.', '~']);
+    Ok(VolumeMount {
+        source: if is_host { VolumeSource::Host(source) } else { VolumeSource::Volume(source) },
+        target,
+        read_only: mode == "ro",
+    })
+}
+
+/// Reads an entry of `volume_mounts` whose volume is in `volumes`.
+fn read_volume_mount<'m>(
+    entry: &'m Json,
+    volumes: &'m [Json],
+) -> Result<VolumeMount<'m>, TaskError> {
+    let fields =
+        entry.as_map().ok_or_else(|| wrong_type("volume_mounts", "a list of maps", entry))?;
+    let fields = Config(fields);
+    let name = fields.text("name")?.ok_or_else(|| missing_key("'volume_mounts.name'"))?;
+    let is_named = |fields: &&JsonMap| fields.get("name").and_then(Json::as_str) == Some(name);
+    let volume = volumes.iter().filter_map(Json::as_map).find(is_named);
+    let volume = volume.ok_or_else(|| {
+        let problem = format!("names the volume '{name}', which is not in 'volumes'");
+        invalid_value("volume_mounts", &problem)
+    })?;
+    let target = fields.first_text(TARGET_KEYS)?;
+    Ok(VolumeMount {
+        source: read_source(Config(volume))?,
+        target: target.ok_or_else(|| missing_key("'volume_mounts.mount_path'"))?,
+        read_only: is_read_only(fields)?,
+    })
+}
+
+fn read_source(fields: Config<'_>) -> Result<VolumeSource<'_>, TaskError> {
+    for key in ["host_path", "hostPath"] {
+        match fields.get(key) {
+            None => {}
+            Some(Json::Str(path)) => return Ok(VolumeSource::Host(path)),
+            Some(Json::Map(inner)) => {
+                let path = Config(inner).text("path")?;
+                let path = path.ok_or_else(|| missing_key("'volumes.host_path.path'"))?;
+                return Ok(VolumeSource::Host(path));
+            }
+            Some(other) => return Err(wrong_type("volumes.host_path", "a text or a map", other)),
+        }
+    }
+    if fields.get("empty_dir").or(fields.get("emptyDir")).is_some() {
+        return Ok(VolumeSource::Empty);
+    }
+    if let Some(name) = fields.first_text(&["volume", "source"])? {
+        return Ok(if name.contains('/') {
+            VolumeSource::Host(name)
+        } else {
+            VolumeSource::Volume(name)
+        });
+    }
+    Err(TaskError::new(
+        TaskErrorKind::Unsupported,
+        "'volumes' contains an unsupported volume; use host_path, empty_dir or a volume of the \
+         engine (other types require Kubernetes)",
+    ))
+}
+
+impl VolumeMount<'_> {
+    fn to_arg(&self, settings: &Settings) -> Result<String, TaskError> {
+        let mut arg = match self.source {
+            VolumeSource::Host(path) => {
+                let path = resolve_host_path(path, settings)?;
+                format!("type=bind,source={}", check_mount_text(&path)?)
+            }
+            VolumeSource::Volume(name) => format!("type=volume,source={}", check_mount_text(name)?),
+            VolumeSource::Empty => "type=volume".to_owned(),
+        };
+        if !self.target.starts_with('/') {
+            let problem =
+                format!("has the target '{}', which is not an absolute path", self.target);
+            return Err(invalid_value("volumes", &problem));
+        }
+        arg += &format!(",target={}", check_mount_text(self.target)?);
+        if self.read_only {
+            arg += ",readonly";
+        }
+        Ok(arg)
+    }
+}
+
+/// Resolves the links of a path, so that the checked path is the mounted one.
+fn resolve_host_path(path: &str, settings: &Settings) -> Result<String, TaskError> {
+    if !path.starts_with('/') {
+        let problem = format!("contains '{path}', which is not an absolute path");
+        return Err(invalid_value("volumes", &problem));
+    }
+    let real = Path::new(path).canonicalize().map_err(|error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => TaskErrorKind::NotFound,
+            _ => TaskErrorKind::StorageAccess,
+        };
+        TaskError::new(kind, format!("'{path}' cannot be mounted: {error}"))
+    })?;
+    check_mount_source(&real, &format!("'{path}'"), settings)?;
+    let real = real.into_os_string().into_string();
+    real.map_err(|_| invalid_value("volumes", "contains a path that is not UTF-8"))
+}
+
+/// Rejects text that a comma-separated list cannot hold: commas and quotes.
+fn check_mount_text(text: &str) -> Result<&str, TaskError> {
+    if text.is_empty() || text.contains([',', '"', '\n', '\0']) {
+        let problem = format!(
+            "contains '{text}', which cannot be mounted: it is empty or has a comma, a quote, a \
+             line break or a NUL"
+        );
+        return Err(invalid_value("volumes", &problem));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

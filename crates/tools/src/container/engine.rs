@@ -12,29 +12,28 @@ use rustix::fs::{Access, access};
 use tokio::time::timeout;
 
 use super::arguments::RunArguments;
-use crate::process::CapturedOutput;
-use crate::program::{OutputMode, Program, exit_error};
+use crate::program::{CapturedOutput, OutputMode, Program, exit_error};
 use crate::settings::Settings;
 use crate::tool::CallContext;
 
-/// Engines to look for.
 const ENGINE_NAMES: [&str; 2] = ["docker", "podman"];
 
 /// Timeout of a short engine command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A container engine.
+/// Messages of a client that cannot reach its engine.
+const UNREACHABLE_PATTERNS: [&str; 3] =
+    ["cannot connect", "connection refused", "is the docker daemon running"];
+
+/// Messages of an engine that cannot get an image.
+const MISSING_IMAGE_PATTERNS: [&str; 5] =
+    ["no such image", "not found", "manifest unknown", "does not exist", "access denied"];
+
 #[derive(Debug)]
 pub(super) struct ContainerEngine {
     program: PathBuf,
     environment: Vec<(String, String)>,
     settings: Arc<Settings>,
-}
-
-/// State of a container that has ended, as the engine reports it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ContainerState {
-    pub(super) out_of_memory: bool,
 }
 
 impl ContainerEngine {
@@ -96,15 +95,13 @@ impl ContainerEngine {
         Err(engine_error(status, last_line.as_deref()))
     }
 
-    /// Returns the state of a container that has ended, or `None` if the engine has none.
-    pub(super) async fn inspect_state(&self, name: &str, folder: &Path) -> Option<ContainerState> {
+    /// Returns true if a container that has ended ran out of memory, or `None` if the engine has no
+    /// state for it.
+    pub(super) async fn ran_out_of_memory(&self, name: &str, folder: &Path) -> Option<bool> {
         let command = ["inspect", "--format", "{{json .State}}", name];
         let (status, output) = self.run_command(&command, folder).await.ok()?;
-        let state = output.stdout();
-        let state = parse(state.as_str()?.trim().as_bytes()).ok()?;
-        status.success().then(|| ContainerState {
-            out_of_memory: state.get("OOMKilled").and_then(Json::as_bool) == Some(true),
-        })
+        let state = parse(output.stdout().as_str()?.trim().as_bytes()).ok()?;
+        status.success().then(|| state.get("OOMKilled") == Some(&Json::from(true)))
     }
 
     async fn run_command(
@@ -149,21 +146,11 @@ fn find_on_path(name: &str, path: &str) -> Option<PathBuf> {
 pub(super) fn engine_error(status: ExitStatus, last_line: Option<&str>) -> TaskError {
     let message = last_line.unwrap_or("").to_ascii_lowercase();
     let contains_any = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
-    let kind = if contains_any(&[
-        "cannot connect",
-        "connection refused",
-        "is the docker daemon running",
-    ]) {
+    let kind = if contains_any(&UNREACHABLE_PATTERNS) {
         TaskErrorKind::Connection
     } else if contains_any(&["unauthorized", "authentication required"]) {
         TaskErrorKind::Auth
-    } else if contains_any(&[
-        "no such image",
-        "not found",
-        "manifest unknown",
-        "does not exist",
-        "access denied",
-    ]) {
+    } else if contains_any(&MISSING_IMAGE_PATTERNS) {
         TaskErrorKind::NotFound
     } else {
         TaskErrorKind::Transform

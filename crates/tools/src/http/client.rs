@@ -5,7 +5,7 @@
 
 use std::error::Error as _;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use noetl_types::{ByteSize, TaskError, TaskErrorKind};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
@@ -14,9 +14,8 @@ use reqwest::{Client, Method, Response, StatusCode, Url};
 
 use super::request::HttpRequest;
 use super::response::HttpResponse;
-use crate::egress::{CheckedResolver, EgressDenied, EgressPolicy};
+use crate::egress::{CheckedResolver, EgressDenied, EgressPolicy, bare_host};
 
-/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
 
 /// Headers that are also sent to another origin after a redirect. Any other header may hold a
@@ -36,11 +35,11 @@ const CROSS_ORIGIN_HEADERS: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     egress: Arc<EgressPolicy>,
-    clients: Mutex<Option<ClientPair>>,
+    /// Created by the first call, since loading the machine's certificates takes a while.
+    clients: OnceLock<ClientPair>,
 }
 
-/// Clients, created by the first call since loading the machine's certificates takes a while.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct ClientPair {
     /// Connects only to addresses that the policy allows.
     checked: Client,
@@ -55,18 +54,10 @@ pub(crate) struct IncomingResponse {
     response: Response,
 }
 
-/// Request of the next hop.
-struct HopRequest {
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
-    body: Option<Vec<u8>>,
-}
-
 impl HttpClient {
     /// Creates a client for a policy, without any setup yet.
     pub(crate) fn new(egress: EgressPolicy) -> Self {
-        Self { egress: Arc::new(egress), clients: Mutex::default() }
+        Self { egress: Arc::new(egress), clients: OnceLock::new() }
     }
 
     /// Sends a request and reads the response, whose decompressed body may have at most `max_size`
@@ -84,42 +75,28 @@ impl HttpClient {
         &self,
         request: &HttpRequest,
     ) -> Result<IncomingResponse, TaskError> {
-        let clients = self.clients()?;
-        let mut hop = HopRequest {
-            method: request.method.clone(),
-            url: request.url.clone(),
-            headers: request.headers.clone(),
-            body: request.body.clone(),
-        };
+        let mut hop = request.clone();
         let mut redirects = 0;
         loop {
-            let response = self.send_hop(&clients, &hop).await?;
+            let response = self.send_hop(&hop).await?;
             let next =
-                if request.follow_redirects { redirect_target(&hop.url, &response)? } else { None };
+                if hop.follow_redirects { redirect_target(&hop.url, &response)? } else { None };
             let Some(next) = next else {
-                let url = hop.url;
-                return Ok(IncomingResponse { url, response });
+                return Ok(IncomingResponse { url: hop.url, response });
             };
             redirects += 1;
             if redirects > MAX_REDIRECTS {
-                return Err(TaskError::new(
-                    TaskErrorKind::Limit,
-                    format!(
-                        "more than {MAX_REDIRECTS} redirects; the last one leads to {}",
-                        strip_credentials_and_query(&next)
-                    ),
-                ));
+                let next = strip_credentials_and_query(&next);
+                let message =
+                    format!("more than {MAX_REDIRECTS} redirects; the last one leads to {next}");
+                return Err(TaskError::new(TaskErrorKind::Limit, message));
             }
-            hop = hop.redirect_to(next, response.status());
+            hop.redirect_to(next, response.status());
         }
     }
 
-    async fn send_hop(
-        &self,
-        clients: &ClientPair,
-        hop: &HopRequest,
-    ) -> Result<Response, TaskError> {
-        let client = self.select_client(clients, &hop.url)?;
+    async fn send_hop(&self, hop: &HttpRequest) -> Result<Response, TaskError> {
+        let client = self.select_client(&hop.url)?;
         let mut request =
             client.request(hop.method.clone(), hop.url.clone()).headers(hop.headers.clone());
         if let Some(body) = &hop.body {
@@ -130,27 +107,23 @@ impl HttpClient {
 
     /// Selects the client for a URL. The client checks the addresses of names. A literal address
     /// does not pass through its resolver, so it is checked here.
-    fn select_client<'c>(
-        &self,
-        clients: &'c ClientPair,
-        url: &Url,
-    ) -> Result<&'c Client, TaskError> {
+    fn select_client(&self, url: &Url) -> Result<&Client, TaskError> {
+        let clients = self.clients()?;
         let host = url.host_str().unwrap_or("");
         let port = url.port_or_known_default().unwrap_or(0);
         if self.egress.names_host(host, port) {
             return Ok(&clients.named);
         }
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let bare = bare_host(host);
         if let Ok(address) = bare.parse::<IpAddr>() {
             self.egress.check_address(bare, address).map_err(|error| egress_denied(&error))?;
         }
         Ok(&clients.checked)
     }
 
-    fn clients(&self) -> Result<ClientPair, TaskError> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(clients) = &*clients {
-            return Ok(clients.clone());
+    fn clients(&self) -> Result<&ClientPair, TaskError> {
+        if let Some(clients) = self.clients.get() {
+            return Ok(clients);
         }
         // Another part of the process may have installed it already, which is fine.
         rustls::crypto::ring::default_provider().install_default().ok();
@@ -166,22 +139,20 @@ impl HttpClient {
                     TaskError::new(TaskErrorKind::Unknown, message)
                 })
         };
-        let created = ClientPair {
+        let clients = ClientPair {
             checked: build(Arc::clone(&self.egress))?,
             named: build(Arc::new(EgressPolicy::Anywhere))?,
         };
-        *clients = Some(created.clone());
-        Ok(created)
+        // If two first calls race, both use the pair that was stored first.
+        Ok(self.clients.get_or_init(|| clients))
     }
 }
 
 impl IncomingResponse {
-    /// Returns the status.
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
     }
 
-    /// Returns the headers.
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
@@ -224,7 +195,6 @@ pub(crate) fn body_too_large(max_size: ByteSize) -> TaskError {
     TaskError::new(TaskErrorKind::Limit, message)
 }
 
-/// Target of a redirect, if the response is one.
 fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, TaskError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -246,8 +216,9 @@ fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, TaskE
     Ok(Some(next))
 }
 
-impl HopRequest {
-    fn redirect_to(mut self, next: Url, status: StatusCode) -> Self {
+impl HttpRequest {
+    /// Changes the request to one for the target of a redirect.
+    fn redirect_to(&mut self, next: Url, status: StatusCode) {
         let drops_body = match status {
             StatusCode::SEE_OTHER => self.method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
@@ -268,7 +239,6 @@ impl HopRequest {
             }
         }
         self.url = next;
-        self
     }
 }
 

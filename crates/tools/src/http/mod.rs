@@ -1,6 +1,5 @@
 //! The kind `http`: sends one request, follows redirects, and returns the response as data.
 
-mod auth;
 mod client;
 mod request;
 mod response;
@@ -22,7 +21,6 @@ use crate::call::{ToolCall, ToolOutcome};
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
-/// Sends HTTP requests.
 #[derive(Debug)]
 pub(crate) struct HttpTool {
     client: Arc<HttpClient>,

@@ -1,16 +1,17 @@
 //! HTTP request of a task.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use noetl_types::json::to_canonical;
-use noetl_types::{Json, JsonMap, TaskError};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 
-use super::auth;
 use crate::call::ToolCall;
-use crate::config::{Config, invalid_value, missing_key, scalar_text, wrong_type};
+use crate::config::{Config, invalid_value, missing_key, required_scalar, wrong_type};
 
 /// Request that is ready to be sent.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct HttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
@@ -25,9 +26,7 @@ pub(crate) struct HttpRequest {
 pub(crate) enum ResponseType {
     /// JSON, or text if the body is not JSON.
     Json,
-    /// Text.
     Text,
-    /// Bytes.
     Binary,
 }
 
@@ -49,7 +48,6 @@ impl HttpRequest {
         Self { method, headers, body, ..Self::get(url) }
     }
 
-    /// Reads the request from the config of a call.
     pub(super) fn from_call(call: &ToolCall) -> Result<Self, TaskError> {
         let config = Config(&call.config);
         let method = read_method(config)?;
@@ -69,7 +67,6 @@ impl HttpRequest {
     }
 }
 
-/// Header with the idempotency key.
 pub(crate) const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Returns the idempotency key of a call as a header value.
@@ -85,10 +82,7 @@ fn read_method(config: Config<'_>) -> Result<Method, TaskError> {
 }
 
 fn build_url(config: Config<'_>) -> Result<Url, TaskError> {
-    let text = match config.text("url")? {
-        Some(text) => Some(text),
-        None => config.text("endpoint")?,
-    };
+    let text = config.first_text(&["url", "endpoint"])?;
     let mut url = parse_http_url("url", text.ok_or_else(|| missing_key("'url'"))?)?;
     if let Some(params) = config.map("params")? {
         let pairs = form_pairs("params", params)?;
@@ -117,8 +111,7 @@ fn form_pairs(key: &str, map: &JsonMap) -> Result<Vec<(String, String)>, TaskErr
     for (name, value) in map {
         let values = value.as_list().unwrap_or(std::slice::from_ref(value));
         for value in values.iter().filter(|value| !value.is_null()) {
-            let text = scalar_text(value)
-                .ok_or_else(|| wrong_type(&format!("{key}.{name}"), "a text or a number", value))?;
+            let text = required_scalar(&format!("{key}.{name}"), value)?;
             pairs.push((name.to_string(), text));
         }
     }
@@ -137,7 +130,7 @@ pub(crate) fn read_headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
         headers.insert(name, value);
     }
     if let Some(auth) = config.get("auth") {
-        let (name, value) = auth::credential_header(auth)?;
+        let (name, value) = credential_header(auth)?;
         headers.insert(name, value);
     }
     Ok(headers)
@@ -183,4 +176,66 @@ fn read_response_type(config: Config<'_>) -> Result<ResponseType, TaskError> {
             &format!("is '{other}'; it must be json, text or binary"),
         )),
     }
+}
+
+/// Header of an API key, unless the credential names another.
+const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Builds the header that the credential of a task requires.
+fn credential_header(auth: &Json) -> Result<(HeaderName, HeaderValue), TaskError> {
+    let Some(fields) = auth.as_map() else {
+        let alias = auth.as_str().unwrap_or("?");
+        return Err(auth_error(format!(
+            "the credential '{alias}' cannot be resolved: this worker has no keychain; \
+             give the credential as a map, such as {{type: bearer, token: ...}}"
+        )));
+    };
+    let fields = Config(fields);
+    let kind = fields.text("type").ok().flatten().unwrap_or("");
+    let (name, text) = match kind {
+        "bearer" | "bearer_token" => {
+            let token = credential_field(fields, kind, &["token", "bearer_token"])?;
+            (AUTHORIZATION, format!("Bearer {token}"))
+        }
+        "basic" => {
+            let user = credential_field(fields, kind, &["username", "user"])?;
+            let password = credential_field(fields, kind, &["password"])?;
+            let pair = STANDARD.encode(format!("{user}:{password}"));
+            (AUTHORIZATION, format!("Basic {pair}"))
+        }
+        "api_key" => {
+            let name = match fields.text("header").ok().flatten() {
+                Some(name) => HeaderName::from_bytes(name.as_bytes())
+                    .map_err(|_| auth_error(format!("'{name}' is not a valid header name")))?,
+                None => API_KEY_HEADER,
+            };
+            (name, credential_field(fields, kind, &["api_key", "key"])?.to_owned())
+        }
+        "" => return Err(auth_error("the credential has no 'type'".to_owned())),
+        other => {
+            return Err(auth_error(format!(
+                "a credential of type '{other}' cannot be used by an http task; \
+                 use bearer, basic or api_key"
+            )));
+        }
+    };
+    let mut value = HeaderValue::from_str(&text)
+        .map_err(|_| auth_error(format!("the {kind} credential is not a valid header value")))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn credential_field<'f>(
+    fields: Config<'f>,
+    kind: &str,
+    names: &[&str],
+) -> Result<&'f str, TaskError> {
+    names
+        .iter()
+        .find_map(|name| fields.text(name).ok().flatten())
+        .ok_or_else(|| auth_error(format!("the {kind} credential has no '{}'", names[0])))
+}
+
+fn auth_error(message: String) -> TaskError {
+    TaskError::new(TaskErrorKind::Auth, message)
 }

@@ -13,7 +13,6 @@ use super::request::ResponseType;
 use crate::call::ToolOutcome;
 use crate::lenient::lenient_json;
 
-/// Maximum number of URL characters in an error message.
 const MAX_ERROR_URL_CHARS: usize = 200;
 
 /// Response with its complete body.
@@ -26,7 +25,6 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Converts the response to the outcome of the task.
     pub(super) fn to_outcome(&self, response_type: ResponseType, elapsed: Duration) -> ToolOutcome {
         let headers = self.headers();
         let body = self.body(response_type);
@@ -49,7 +47,6 @@ impl HttpResponse {
         }
     }
 
-    /// Returns the raw body.
     pub(crate) fn into_body(self) -> Vec<u8> {
         self.body
     }

@@ -3,8 +3,6 @@
 //! Owns the session: initialization, the call, and its end. Requests go through the same egress
 //! guard as those of `http`. [`response`] finds the reply to a request in the server's output.
 
-mod event_stream;
-mod response;
 mod session;
 
 use std::sync::Arc;
@@ -27,14 +25,12 @@ use crate::tool::{CallContext, Tool};
 /// Protocol version that is requested unless the task names another.
 const PROTOCOL_VERSION: &str = "2025-06-18";
 
-/// Calls MCP servers.
 #[derive(Debug)]
 pub(crate) struct McpTool {
     settings: Arc<Settings>,
     client: Arc<HttpClient>,
 }
 
-/// Request that a config describes.
 struct McpRequest {
     server: Option<String>,
     endpoint: Url,
@@ -183,7 +179,6 @@ fn operator_endpoint(server: &str, text: &str) -> Result<(Url, String), TaskErro
     Ok((url, display_url))
 }
 
-/// Joins the text parts of a result.
 fn join_text_parts(result: &Json) -> String {
     let parts = result.get("content").and_then(Json::as_list);
     let texts: Vec<&str> = parts

@@ -1,4 +1,5 @@
-//! A session with a server: initialization, requests, and its end.
+//! A session with a server: initialization, requests, their responses as separate bodies or as
+//! messages of a stream, and its end.
 
 use std::time::Duration;
 
@@ -9,8 +10,11 @@ use reqwest::{Method, Url};
 use tokio::time::timeout;
 
 use super::McpRequest;
-use super::response::{RpcResult, read_response};
-use crate::http::{HttpClient, HttpRequest, IDEMPOTENCY_KEY_HEADER, error_from_status};
+use crate::http::{
+    HttpClient, HttpRequest, IDEMPOTENCY_KEY_HEADER, IncomingResponse, body_too_large,
+    error_from_status,
+};
+use crate::lenient::lenient_json;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -21,7 +25,6 @@ const END_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// JSON-RPC error code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// A session.
 pub(super) struct McpSession<'t> {
     client: &'t HttpClient,
     endpoint: &'t Url,
@@ -126,5 +129,161 @@ impl<'t> McpSession<'t> {
         }
         let body = Some(to_canonical(message));
         HttpRequest::new(Method::POST, self.endpoint.clone(), headers, body)
+    }
+}
+
+/// Result or error that the server returns for a request.
+pub(super) type RpcResult = Result<Json, TaskError>;
+
+/// Reads until the response to the request with this id arrives. Then stops reading a stream, since
+/// the server may keep it open.
+pub(super) async fn read_response(
+    mut incoming: IncomingResponse,
+    id: &Json,
+    max_size: ByteSize,
+) -> Result<RpcResult, TaskError> {
+    let content_type = incoming.headers().get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    let is_stream = content_type.is_some_and(|text| text.starts_with("text/event-stream"));
+    if !is_stream {
+        let body = incoming.read_body(max_size).await?.into_body();
+        return match parse_messages(&body)?.iter().find_map(|message| match_response(message, id)) {
+            Some(result) => Ok(result),
+            None => Err(unparseable_response("it contains no response to the request")),
+        };
+    }
+    let mut parser = EventStreamParser::default();
+    let mut read_bytes = 0;
+    while let Some(chunk) = incoming.next_chunk().await? {
+        let chunk = chunk.as_ref();
+        read_bytes += chunk.len();
+        if max_size.is_exceeded_by(read_bytes) {
+            return Err(body_too_large(max_size));
+        }
+        for data in parser.parse_chunk(chunk) {
+            let messages = parse_messages(data.as_bytes())?;
+            if let Some(result) = messages.iter().find_map(|message| match_response(message, id)) {
+                return Ok(result);
+            }
+        }
+    }
+    Err(TaskError::new(
+        TaskErrorKind::Connection,
+        "the MCP server ended its stream without a response",
+    ))
+}
+
+/// Parses the messages of a body: one, or a list of them.
+fn parse_messages(body: &[u8]) -> Result<Vec<Json>, TaskError> {
+    let body = lenient_json(body).map_err(|reason| unparseable_response(&reason))?;
+    Ok(match body {
+        Json::List(messages) => messages.as_ref().clone(),
+        message => vec![message],
+    })
+}
+
+/// Returns the result of a message if it is the response to the request with this id.
+fn match_response(message: &Json, id: &Json) -> Option<RpcResult> {
+    if message.get("id") != Some(id) {
+        return None;
+    }
+    if let Some(error) = message.get("error") {
+        let text = error.get("message").and_then(Json::as_str);
+        let text = text.unwrap_or("the MCP server rejected the request");
+        return Some(Err(TaskError {
+            code: error.get("code").cloned(),
+            details: error.get("data").cloned(),
+            ..TaskError::new(TaskErrorKind::Transform, text)
+        }));
+    }
+    // A message with this id that has neither is a request from the server.
+    message.get("result").map(|result| Ok(result.clone()))
+}
+
+fn unparseable_response(reason: &str) -> TaskError {
+    TaskError::new(
+        TaskErrorKind::Parse,
+        format!("the MCP server's response cannot be parsed: {reason}"),
+    )
+}
+
+/// Incremental parser of an event stream.
+#[derive(Debug, Default)]
+pub(super) struct EventStreamParser {
+    /// Bytes of an incomplete line.
+    line: Vec<u8>,
+    /// True if the last line ended with a carriage return, so that a following line feed belongs to
+    /// it.
+    after_return: bool,
+    /// Data of an incomplete event.
+    data: Option<String>,
+}
+
+impl EventStreamParser {
+    /// Parses bytes and returns the data of the events that end in them.
+    pub(super) fn parse_chunk(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut events = Vec::new();
+        for byte in bytes {
+            let was_return = std::mem::take(&mut self.after_return);
+            match byte {
+                b'\n' if was_return => {}
+                b'\n' | b'\r' => {
+                    self.after_return = *byte == b'\r';
+                    let line = std::mem::take(&mut self.line);
+                    events.extend(self.finish_line(&line));
+                }
+                byte => self.line.push(*byte),
+            }
+        }
+        events
+    }
+
+    fn finish_line(&mut self, line: &[u8]) -> Option<String> {
+        if line.is_empty() {
+            return self.data.take();
+        }
+        let line = String::from_utf8_lossy(line);
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        if field == "data" {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match &mut self.data {
+                Some(data) => *data += &format!("\n{value}"),
+                None => self.data = Some(value.to_owned()),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STREAM: &str = ": hello\r\nid: 1\r\ndata: a\r\n\r\nevent: message\ndata:b\ndata: c\n\n\
+                          \n\ndata\rdata: \u{fc}\r\rdata: cut";
+
+    #[test]
+    fn empty_line_ends_event() {
+        assert_eq!(
+            EventStreamParser::default().parse_chunk(STREAM.as_bytes()),
+            ["a", "b\nc", "\n\u{fc}"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn chunk_boundaries_do_not_matter(cuts in prop::collection::vec(0..STREAM.len(), 0..6)) {
+            let mut cuts = cuts;
+            cuts.extend([0, STREAM.len()]);
+            cuts.sort_unstable();
+            let mut parser = EventStreamParser::default();
+            let mut events = Vec::new();
+            for pair in cuts.windows(2) {
+                events.extend(parser.parse_chunk(&STREAM.as_bytes()[pair[0]..pair[1]]));
+            }
+            prop_assert_eq!(events, EventStreamParser::default().parse_chunk(STREAM.as_bytes()));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Cache of connections for later calls.
+//! NATS server and identity of a task, and the cache of connections for later calls.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,15 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 use noetl_tls::client_config_for_host;
-use noetl_types::{Digest, TaskError, TaskErrorKind};
+use noetl_types::{Digest, JsonMap, TaskError, TaskErrorKind, sha256};
+use percent_encoding::percent_decode_str;
+use reqwest::Url;
 
-use super::error::{NatsResult as _, nats_error};
-use super::target::NatsTarget;
-use crate::egress::EgressPolicy;
-use crate::settings::Settings;
+use super::{NatsResult as _, nats_error};
+use crate::config::{Config, missing_key, schema_error};
+use crate::egress::{EgressPolicy, bare_host};
+use crate::settings::{NatsSettings, Settings};
+use crate::sql::read_credential;
 use crate::tls::tls_error;
 
 /// Maximum number of cached connections. Above it, the least recently used one is dropped.
@@ -66,7 +69,6 @@ impl Connections {
         Some(jetstream)
     }
 
-    /// Drops all connections.
     pub(crate) fn close(&self) {
         self.lock_cache().clear();
     }
@@ -116,4 +118,179 @@ async fn connect_server(
         TaskError::new(kind, nats_error(&summary, &error).message)
     })?;
     Ok(ContextBuilder::new().timeout(REQUEST_TIMEOUT).build(client))
+}
+
+const DEFAULT_PORT: u16 = 4222;
+
+/// Connection parameters. They contain secrets, so the type has no `Debug`.
+pub(crate) struct NatsTarget {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) is_encrypted: bool,
+    pub(super) user: Option<(String, String)>,
+    pub(super) token: Option<String>,
+    /// True for the operator's server, to which the egress policy does not apply.
+    pub(super) is_operator_server: bool,
+    /// Digest that distinguishes targets without revealing their contents.
+    pub(super) identity: Digest,
+}
+
+impl NatsTarget {
+    /// Reads the config of a task. Its own address overrides that of its credential, which
+    /// overrides the operator's server for tasks that specify none.
+    pub(crate) fn from_config(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
+        let empty = JsonMap::new();
+        let auth = Config(read_credential(config, "nats")?.unwrap_or(&empty));
+        let first_text = |keys: &[&str]| -> Result<Option<&str>, TaskError> {
+            for key in keys {
+                if let Some(text) = auth.text(key)?.filter(|text| !text.is_empty()) {
+                    return Ok(Some(text));
+                }
+            }
+            Ok(None)
+        };
+        let address = match config.text("url")? {
+            Some(url) => Some(url),
+            None => first_text(&["url", "nats_url", "server", "servers"])?,
+        };
+        let Some(address) = address else {
+            let operator = settings.nats.as_ref();
+            return Self::from_operator(operator.ok_or_else(|| missing_key("'url' or 'auth'"))?);
+        };
+        let url = parse_nats_url(address)?;
+        let user = first_text(&["user", "username", "nats_user"])?;
+        let password = first_text(&["password", "nats_password"])?;
+        let user = user.map(|user| {
+            let password = password.unwrap_or_default();
+            (user.to_owned(), password.to_owned())
+        });
+        let token = first_text(&["token", "nats_token"])?.map(str::to_owned);
+        Ok(Self::from_url(&url, user, token))
+    }
+
+    /// Target for the operator's server. Credentials of the task are ignored there, since the task
+    /// must not choose the identity.
+    fn from_operator(operator: &NatsSettings) -> Result<Self, TaskError> {
+        let first = operator.url.split(',').next().unwrap_or_default().trim();
+        let target =
+            Self::from_url(&parse_nats_url(first)?, operator.user.clone(), operator.token.clone());
+        Ok(Self { is_operator_server: true, ..target })
+    }
+
+    /// Target for an address. A user in the address applies if no other is given.
+    fn from_url(url: &Url, user: Option<(String, String)>, token: Option<String>) -> Self {
+        let url_user = (!url.username().is_empty()).then(|| {
+            let password = url.password().unwrap_or_default();
+            (percent_decode(url.username()), percent_decode(password))
+        });
+        let user = user.or(url_user);
+        let host = bare_host(url.host_str().unwrap_or_default());
+        let port = url.port().unwrap_or(DEFAULT_PORT);
+        let is_encrypted = url.scheme() == "tls";
+        let identity = format!("{host:?}{port}{is_encrypted}{user:?}{token:?}");
+        Self {
+            host: host.to_owned(),
+            port,
+            is_encrypted,
+            user,
+            token,
+            is_operator_server: false,
+            identity: sha256(identity),
+        }
+    }
+
+    /// Description of the server without secrets.
+    pub(super) fn display_name(&self) -> String {
+        format!("the NATS server at {}:{}", self.host, self.port)
+    }
+}
+
+fn parse_nats_url(text: &str) -> Result<Url, TaskError> {
+    let invalid = |problem: &str| {
+        // The address may contain a password, so it is not repeated.
+        schema_error(format!("'url' {problem}"))
+    };
+    let full_url = if text.contains("://") { text.to_owned() } else { format!("nats://{text}") };
+    let url = Url::parse(&full_url).map_err(|_| invalid("is not a valid NATS server address"))?;
+    if !["nats", "tls"].contains(&url.scheme()) {
+        return Err(invalid("must begin with nats:// or tls://"));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(invalid("has no host"));
+    }
+    Ok(url)
+}
+
+fn percent_decode(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn read_target(config: &str) -> Result<NatsTarget, TaskError> {
+        let config = parse(config.as_bytes()).unwrap();
+        NatsTarget::from_config(Config(config.as_map().unwrap()), &Settings::default())
+    }
+
+    #[test]
+    fn reads_server_address() {
+        let target = read_target(r#"{"url": "nats://u:p%40x@h:5000"}"#).unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("h", 5000));
+        assert_eq!(target.user, Some(("u".into(), "p@x".into())));
+        assert!(!target.is_encrypted);
+        let bare = read_target(r#"{"url": "h", "auth": {"type": "nats", "token": "t"}}"#).unwrap();
+        assert_eq!((bare.port, bare.token.as_deref()), (4222, Some("t")));
+        let auth = r#"{"auth": {"url": "tls://[::1]:1", "user": "u", "password": "p"}}"#;
+        let auth = read_target(auth).unwrap();
+        assert_eq!((auth.host.as_str(), auth.is_encrypted), ("::1", true));
+    }
+
+    #[test]
+    fn task_without_server_uses_operator_settings() {
+        let settings = Settings {
+            nats: Some(NatsSettings {
+                url: "nats://a:1, nats://b:2".into(),
+                user: Some(("operator".into(), "hunter22".into())),
+                token: None,
+            }),
+            ..Settings::default()
+        };
+        let read = |config: &str| {
+            let config = parse(config.as_bytes()).unwrap();
+            NatsTarget::from_config(Config(config.as_map().unwrap()), &settings).unwrap()
+        };
+        let target = read(r#"{"auth": {"type": "nats", "user": "somebody"}}"#);
+        assert_eq!((target.host.as_str(), target.port), ("a", 1));
+        assert_eq!(target.user, Some(("operator".into(), "hunter22".into())));
+        assert!(target.is_operator_server);
+        // A server that the task names gets no credentials of the operator, even if it is the same
+        // one.
+        let named = read(r#"{"url": "nats://a:1"}"#);
+        assert_eq!((named.user, named.token), (None, None));
+        assert!(!named.is_operator_server);
+        assert!(!format!("{settings:?}").contains("hunter22"));
+    }
+
+    #[test]
+    fn rejects_invalid_server() {
+        let message = |config: &str| read_target(config).err().unwrap().message.to_string();
+        assert_eq!(message("{}"), "'url' or 'auth' is missing");
+        let scheme = message(r#"{"url": "http://u:secret@h"}"#);
+        assert_eq!(scheme, "'url' must begin with nats:// or tls://");
+        assert!(message(r#"{"auth": {"type": "bearer"}}"#).contains("must be of type nats"));
+    }
+
+    #[test]
+    fn different_secret_is_different_target() {
+        let identity_with = |token: &str| {
+            let config = format!(r#"{{"url": "h", "auth": {{"token": "{token}"}}}}"#);
+            read_target(&config).unwrap().identity
+        };
+        assert_ne!(identity_with("a"), identity_with("b"));
+        assert_eq!(identity_with("a"), identity_with("a"));
+    }
 }

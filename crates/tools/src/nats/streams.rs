@@ -12,9 +12,9 @@ use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind, Timestamp};
 
-use super::error::{NatsResult as _, invalid_name, is_not_found, nats_error, not_found};
-use super::value::{check_payload_size, decode_payload, encode_payload, headers_to_json};
 use super::{NatsRequest, success_result};
+use super::{NatsResult as _, invalid_name, is_not_found, nats_error, not_found};
+use super::{check_payload_size, decode_payload, encode_payload, headers_to_json};
 use crate::config::Config;
 
 /// Maximum and default number of messages per call.
@@ -28,7 +28,6 @@ const DEFAULT_WAIT_MS: u64 = 1_000;
 /// Header with which a server detects duplicate messages.
 const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
 
-/// Parameters of a fetch.
 pub(crate) struct FetchRequest<'f> {
     pub(crate) stream: &'f str,
     pub(crate) consumer: &'f str,
@@ -37,7 +36,6 @@ pub(crate) struct FetchRequest<'f> {
     pub(crate) max_bytes: ByteSize,
 }
 
-/// A fetched message.
 pub(crate) struct FetchedMessage {
     pub(crate) message: jetstream::Message,
     /// Message in the form that a task receives.
@@ -159,7 +157,6 @@ impl NatsRequest<'_> {
     }
 }
 
-/// Reads the wait time for messages.
 pub(crate) fn read_wait_time(config: Config<'_>, default_ms: u64) -> Result<Duration, TaskError> {
     let requested = config.number("timeout_ms", 1..=MAX_WAIT_MS)?;
     Ok(Duration::from_millis(requested.unwrap_or(default_ms)))

@@ -11,7 +11,6 @@ use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 use crate::config::{decode_base64, scalar_text, wrong_type};
 use crate::lenient::lenient_json;
 
-/// Encoded parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BoundParam {
     Null,

@@ -10,8 +10,6 @@ use base64::engine::general_purpose::STANDARD;
 use noetl_types::Json;
 use tokio_postgres::types::{Field, FromSql, Kind, Type};
 
-use super::datetime;
-use super::reader::ByteReader;
 use crate::lenient::lenient_json;
 
 /// Raw bytes of a value of any type; `None` is NULL.
@@ -122,15 +120,15 @@ fn decode_scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
 /// Formats a date, a time or an interval. Returns `None` for other types.
 fn decode_datetime(ty: &Type, reader: &mut ByteReader<'_>) -> Option<String> {
     Some(match *ty {
-        Type::TIMESTAMPTZ => datetime::format_timestamp(reader.read_i64()?, "+00:00"),
-        Type::TIMESTAMP => datetime::format_timestamp(reader.read_i64()?, ""),
-        Type::DATE => datetime::format_date(reader.read_i32()?),
-        Type::TIME => datetime::format_time_of_day(reader.read_i64()?),
-        Type::TIMETZ => datetime::format_time_with_zone(reader.read_i64()?, reader.read_i32()?),
+        Type::TIMESTAMPTZ => format_timestamp(reader.read_i64()?, "+00:00"),
+        Type::TIMESTAMP => format_timestamp(reader.read_i64()?, ""),
+        Type::DATE => format_date(reader.read_i32()?),
+        Type::TIME => format_time_of_day(reader.read_i64()?),
+        Type::TIMETZ => format_time_with_zone(reader.read_i64()?, reader.read_i32()?),
         Type::INTERVAL => {
             let (micros, days, months) =
                 (reader.read_i64()?, reader.read_i32()?, reader.read_i32()?);
-            datetime::format_interval(months, days, micros)
+            format_interval(months, days, micros)
         }
         _ => return None,
     })
@@ -322,4 +320,179 @@ fn decode_multirange(element: &Type, bytes: &[u8]) -> Option<Json> {
     let count = reader.read_i32()?;
     let ranges = (0..count).map(|_| decode_range(element, &mut ByteReader(reader.read_sized()??)));
     ranges.map(|range| range.map(Json::from)).collect::<Option<Vec<Json>>>().map(Json::from)
+}
+
+/// Remaining bytes. Every read returns `None` if too few are left.
+#[derive(Debug)]
+pub(super) struct ByteReader<'r>(pub(super) &'r [u8]);
+
+impl<'r> ByteReader<'r> {
+    pub(super) fn take_bytes(&mut self, length: usize) -> Option<&'r [u8]> {
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(super) fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take_bytes(N)?.try_into().ok()
+    }
+
+    pub(super) fn read_u8(&mut self) -> Option<u8> {
+        self.read_array().map(u8::from_be_bytes)
+    }
+
+    pub(super) fn read_i16(&mut self) -> Option<i16> {
+        self.read_array().map(i16::from_be_bytes)
+    }
+
+    pub(super) fn read_i32(&mut self) -> Option<i32> {
+        self.read_array().map(i32::from_be_bytes)
+    }
+
+    pub(super) fn read_i64(&mut self) -> Option<i64> {
+        self.read_array().map(i64::from_be_bytes)
+    }
+
+    /// Reads a value that is preceded by its length. The inner `None` is NULL, whose length is -1.
+    #[expect(clippy::option_option, reason = "missing bytes and NULL are different cases")]
+    pub(super) fn read_sized(&mut self) -> Option<Option<&'r [u8]>> {
+        let length = self.read_i32()?;
+        match usize::try_from(length) {
+            Ok(length) => self.take_bytes(length).map(Some),
+            Err(_) => Some(None),
+        }
+    }
+}
+
+// The server counts from 2000-01-01, and its years range from 4713 BC to 294276. Years before year 1
+// are written in ISO numbering: year 0 is 1 BC.
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+
+/// Days from 0000-03-01 to 2000-01-01.
+const DAYS_TO_2000: i64 = 730_425;
+
+/// Formats a timestamp in microseconds, followed by `zone`.
+pub(super) fn format_timestamp(micros: i64, zone: &str) -> String {
+    match micros {
+        i64::MAX => "infinity".to_owned(),
+        i64::MIN => "-infinity".to_owned(),
+        _ => {
+            let day = format_calendar_date(micros.div_euclid(MICROS_PER_DAY));
+            let time = format_time_of_day(micros.rem_euclid(MICROS_PER_DAY));
+            format!("{day}T{time}{zone}")
+        }
+    }
+}
+
+pub(super) fn format_date(days: i32) -> String {
+    match days {
+        i32::MAX => "infinity".to_owned(),
+        i32::MIN => "-infinity".to_owned(),
+        _ => format_calendar_date(days.into()),
+    }
+}
+
+/// Formats a time of day in microseconds, including `24:00:00`.
+pub(super) fn format_time_of_day(micros: i64) -> String {
+    let seconds = micros / MICROS_PER_SECOND;
+    let (hours, minutes, rest_seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hours:02}:{minutes:02}:{rest_seconds:02}{}", format_fraction(micros))
+}
+
+/// Formats a time of day with the number of seconds that its zone is behind UTC.
+pub(super) fn format_time_with_zone(micros: i64, seconds_west: i32) -> String {
+    let sign = if seconds_west > 0 { '-' } else { '+' };
+    let offset = seconds_west.unsigned_abs();
+    let (hours, minutes, seconds) = (offset / 3600, offset / 60 % 60, offset % 60);
+    let mut text = format!("{}{sign}{hours:02}:{minutes:02}", format_time_of_day(micros));
+    if seconds != 0 {
+        text.push_str(&format!(":{seconds:02}"));
+    }
+    text
+}
+
+/// Formats an interval. Its three parts do not convert into each other, and each has its own sign.
+pub(super) fn format_interval(months: i32, days: i32, micros: i64) -> String {
+    let mut text = String::from("P");
+    push_unit(&mut text, (months / 12).into(), 'Y');
+    push_unit(&mut text, (months % 12).into(), 'M');
+    push_unit(&mut text, days.into(), 'D');
+    if micros != 0 {
+        let seconds = micros / MICROS_PER_SECOND;
+        text.push('T');
+        push_unit(&mut text, seconds / 3600, 'H');
+        push_unit(&mut text, seconds / 60 % 60, 'M');
+        let (rest, fraction) = (seconds % 60, format_fraction(micros));
+        if rest != 0 || !fraction.is_empty() {
+            // The sign would be lost if only a fraction is left.
+            let sign = if micros < 0 { "-" } else { "" };
+            text.push_str(&format!("{sign}{}{fraction}S", rest.abs()));
+        }
+    }
+    if text == "P" { "PT0S".to_owned() } else { text }
+}
+
+fn push_unit(text: &mut String, count: i64, unit: char) {
+    if count != 0 {
+        text.push_str(&format!("{count}{unit}"));
+    }
+}
+
+/// Fraction of a second with its decimal point, or an empty text.
+fn format_fraction(micros: i64) -> String {
+    match micros.unsigned_abs() % MICROS_PER_SECOND.unsigned_abs() {
+        0 => String::new(),
+        rest => format!(".{rest:06}"),
+    }
+}
+
+/// Formats the date that is `days` after 2000-01-01, in the proleptic Gregorian calendar.
+///
+/// Years are counted from March, so that a leap day is the last day of its year and the lengths of
+/// months follow a linear formula.
+fn format_calendar_date(days: i64) -> String {
+    const DAYS_PER_ERA: i64 = 146_097;
+    let days = days + DAYS_TO_2000;
+    let era = days.div_euclid(DAYS_PER_ERA);
+    let day_of_era = days.rem_euclid(DAYS_PER_ERA);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let months_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * months_from_march + 2) / 5 + 1;
+    let month = if months_from_march < 10 { months_from_march + 3 } else { months_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let sign = if year < 0 { "-" } else { "" };
+    format!("{sign}{:04}-{month:02}-{day:02}", year.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_calendar_dates() {
+        assert_eq!(format_date(0), "2000-01-01");
+        assert_eq!(format_date(-1), "1999-12-31");
+        assert_eq!(format_date(59), "2000-02-29");
+        assert_eq!(format_date(60), "2000-03-01");
+        assert_eq!(format_date(8_826), "2024-03-01");
+        assert_eq!(format_date(-730_119), "0001-01-01");
+        assert_eq!(format_date(-730_120), "0000-12-31");
+        assert_eq!(format_date(i32::MAX), "infinity");
+    }
+
+    #[test]
+    fn formats_times_and_intervals() {
+        assert_eq!(format_timestamp(-1, "+00:00"), "1999-12-31T23:59:59.999999+00:00");
+        assert_eq!(format_timestamp(i64::MIN, ""), "-infinity");
+        assert_eq!(format_time_of_day(MICROS_PER_DAY), "24:00:00");
+        assert_eq!(format_time_with_zone(0, -19_800), "00:00:00+05:30");
+        assert_eq!(format_time_with_zone(0, 3600), "00:00:00-01:00");
+        assert_eq!(format_interval(0, 0, 0), "PT0S");
+        assert_eq!(format_interval(14, -3, 3_661_500_000), "P1Y2M-3DT1H1M1.500000S");
+        assert_eq!(format_interval(0, 0, -500_000), "PT-0.500000S");
+    }
 }

@@ -56,7 +56,6 @@ fn with_cause(error: &Error) -> String {
     }
 }
 
-/// Error kind of an SQLSTATE.
 fn sqlstate_kind(code: &str) -> TaskErrorKind {
     match (code.get(..2), code) {
         // The server is shutting down, starting or full, which is equivalent to a missing one.

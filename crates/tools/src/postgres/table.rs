@@ -11,8 +11,8 @@ use tokio_postgres::{RowStream, Statement};
 
 use super::bind::bind_value;
 use super::connection::ServerConnection;
-use super::statements::{bind_params, column_names, row_values};
 use super::target::PostgresTarget;
+use super::{bind_params, column_names, row_values};
 use crate::config::Config;
 use crate::settings::Settings;
 use crate::sql::{RowChunk, RowReader, RowWriter, SqlError, TableTarget, check_parameter_count};
@@ -77,10 +77,8 @@ impl RowReader for PostgresReader {
     }
 }
 
-/// Database into which rows are inserted.
 pub(crate) struct PostgresTableTarget(ServerConnection);
 
-/// Writes rows with a prepared statement.
 struct PostgresWriter {
     connection: ServerConnection,
     insert: Statement,

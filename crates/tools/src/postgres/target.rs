@@ -9,16 +9,15 @@ use tokio_postgres::Config as PostgresConfig;
 use tokio_postgres::config::Host;
 
 use crate::config::{Config, scalar_text, wrong_type};
+use crate::egress::bare_host;
 use crate::sql::read_credential;
 use crate::tls::tls_error;
 
-/// Port if none is given.
 const DEFAULT_PORT: u16 = 5432;
 
 /// Connection parameters. They contain a password, so the type has no `Debug`.
 #[derive(Clone)]
 pub(super) struct PostgresTarget {
-    /// Endpoints to try, in order.
     pub(super) endpoints: Vec<ServerEndpoint>,
     /// User, password, database and options.
     pub(super) login: PostgresConfig,
@@ -31,13 +30,18 @@ pub(super) struct PostgresTarget {
     pub(super) identity: Digest,
 }
 
-/// Address at which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerEndpoint {
     /// A host and a port. The certificate must be valid for `name`.
-    Tcp { name: String, address: String, port: u16 },
-    /// A socket in a directory.
-    Unix { folder: String, port: u16 },
+    Tcp {
+        name: String,
+        address: String,
+        port: u16,
+    },
+    Unix {
+        folder: String,
+        port: u16,
+    },
 }
 
 impl fmt::Display for ServerEndpoint {
@@ -142,7 +146,7 @@ fn endpoint_for_host(host: String, port: u16) -> ServerEndpoint {
         return ServerEndpoint::Unix { folder: host, port };
     }
     // An IPv6 address may be in brackets, as in a URL.
-    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let bare = bare_host(&host).to_owned();
     ServerEndpoint::Tcp { address: bare.clone(), name: bare, port }
 }
 

@@ -1,21 +1,25 @@
-//! One warm interpreter: its process, its private channel, and the exchange of one call.
+//! Warm interpreters: the process of each, its private channel and the exchange of one call, and the
+//! pool that assigns them to calls.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
+use std::sync::Arc;
 
 use noetl_types::json::to_canonical;
-use noetl_types::{ByteSize, Json};
+use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 use rustix::process::Pid;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
-use tokio::process::Command;
+use tokio::sync::Semaphore;
 
-use super::pool::InterpreterKey;
-use crate::process::{CapturedOutput, GroupLeader, OutputCapture, describe_exit};
+use crate::idle::IdlePool;
+use crate::program::{
+    CapturedOutput, GroupLeader, OutputCapture, create_private_dir, describe_exit,
+};
 use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
 use crate::settings::{ProcessLimits, Settings};
 
@@ -50,25 +54,14 @@ const REPLY_OVERHEAD_BYTES: u64 = 1024 * 1024;
 /// Error of a call without a reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InterpreterError {
-    /// The program cannot be started.
     #[error("{0}")]
     NotStarted(#[source] io::Error),
     /// The process ended before it was ready.
     #[error("it ended with {ending}{}", colon_prefixed(.last_line.as_deref()))]
-    NotReady {
-        /// Description of the exit status.
-        ending: String,
-        /// Last line of its standard error.
-        last_line: Option<String>,
-    },
+    NotReady { ending: String, last_line: Option<String> },
     /// The process ended during the call.
     #[error("the interpreter ended with {}", describe_exit(*.status))]
-    Ended {
-        /// Exit status.
-        status: ExitStatus,
-        /// Output until then.
-        output: Box<CapturedOutput>,
-    },
+    Ended { status: ExitStatus, output: Box<CapturedOutput> },
     /// The channel failed or carried invalid data.
     #[error("the channel to the interpreter failed: {0}")]
     Channel(#[from] io::Error),
@@ -102,19 +95,8 @@ impl Interpreter {
         worker_end.set_nonblocking(true).map_err(InterpreterError::NotStarted)?;
         let launch =
             build_launch(key, settings, scratch.path()).map_err(InterpreterError::NotStarted)?;
-        let (program, args) = launch.argv.split_first().unwrap_or((&key.program, &[]));
-        let mut command = Command::new(program);
-        command
-            .args(args)
-            .env_clear()
-            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(scratch.path())
-            .stdin(Stdio::from(OwnedFd::from(interpreter_end)));
-        let mut leader =
-            GroupLeader::spawn(&mut command, true).map_err(InterpreterError::NotStarted)?;
-        // The command holds the other end of the channel, which must be closed so that the end of
-        // the process closes the channel.
-        drop(command);
+        let mut leader = GroupLeader::spawn(&launch, scratch.path(), interpreter_end, true)
+            .map_err(InterpreterError::NotStarted)?;
         let outputs = leader.take_outputs(settings.output_cap);
         let mut interpreter = Self {
             leader,
@@ -150,12 +132,10 @@ impl Interpreter {
         Ok((reply, self.outputs.take_output()))
     }
 
-    /// Returns the process group in which calls run.
     pub(super) fn group(&self) -> Pid {
         self.leader.group()
     }
 
-    /// Returns the number of calls so far.
     pub(super) fn calls(&self) -> u32 {
         self.calls
     }
@@ -271,4 +251,65 @@ async fn read_frame(channel: &mut BufReader<UnixStream>, max_bytes: u64) -> io::
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(body)
+}
+
+/// Startup parameters of an interpreter, which determine the calls that it can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InterpreterKey {
+    pub(super) program: String,
+    /// Variables that have an effect only at the start of a process.
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+pub(super) struct InterpreterPool {
+    settings: Arc<Settings>,
+    /// Permits that calls compete for.
+    pub(super) permits: Semaphore,
+    idle: Arc<IdlePool<InterpreterKey, Interpreter>>,
+}
+
+impl InterpreterPool {
+    pub(super) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            permits: Semaphore::new(settings.python.pool_size.max(1)),
+            idle: IdlePool::new(settings.python.idle),
+            settings,
+        }
+    }
+
+    /// Returns an interpreter for a call, or starts a new one if none is idle. The caller holds a
+    /// permit.
+    pub(super) async fn acquire(&self, key: &InterpreterKey) -> Result<Interpreter, TaskError> {
+        if let Some((interpreter, _)) = self.idle.take(key) {
+            return Ok(interpreter);
+        }
+        // A new interpreter is about to start and may have to replace an idle one with another key.
+        // All permits that are not available are held by busy calls, including this one.
+        self.idle.shrink_to(self.permits.available_permits());
+        let scratch = create_private_dir(&self.settings)?;
+        Interpreter::start(key, &self.settings, scratch).await.map_err(|error| {
+            TaskError::new(
+                TaskErrorKind::Unsupported,
+                format!(
+                    "python steps need Python 3.8 or newer on the worker, but '{}' cannot be \
+                     started ({error}); install it, or name another interpreter with 'python'",
+                    key.program
+                ),
+            )
+        })
+    }
+
+    /// Returns an interpreter to the pool for the next call.
+    pub(super) fn release(&self, key: InterpreterKey, interpreter: Interpreter) {
+        if interpreter.calls() < self.settings.python.max_calls {
+            self.idle.put(key, interpreter);
+        }
+    }
+
+    /// Ends idle interpreters now, and all others when their calls end.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.idle.close();
+    }
 }

@@ -4,7 +4,6 @@
 //! define the semantics inside the interpreter (names, result, failures).
 
 mod interpreter;
-mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -15,18 +14,15 @@ use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::Semaphore;
 
-use self::interpreter::InterpreterError;
-use self::pool::{InterpreterKey, InterpreterPool};
+use self::interpreter::{InterpreterError, InterpreterKey, InterpreterPool};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, decode_base64_text, missing_key};
 use crate::lenient::lenient_json;
-use crate::process::CapturedOutput;
-use crate::program::{invalid_variable, is_valid_variable};
+use crate::program::{CapturedOutput, check_variables};
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
-/// Runs python code.
 #[derive(Debug)]
 pub(crate) struct PythonTool {
     settings: Arc<Settings>,
@@ -52,11 +48,7 @@ impl PythonTool {
         let default = self.settings.python.interpreter.as_str();
         let program = config.text("python")?.unwrap_or(default).to_owned();
         let variables = config.text_map("env")?;
-        if let Some((name, _)) =
-            variables.iter().find(|(name, value)| !is_valid_variable(name, value))
-        {
-            return Err(invalid_variable(name));
-        }
+        check_variables(&variables)?;
         let (startup_variables, call_variables) =
             variables.into_iter().partition(|(name, _)| is_startup_variable(name));
         let key = InterpreterKey { program, environment: startup_variables };
@@ -86,7 +78,6 @@ impl PythonTool {
         ]))
     }
 
-    /// Reads the code that the config names.
     async fn read_code(&self, config: Config<'_>) -> Result<String, TaskError> {
         if let Some(code) = config.text("code")? {
             return Ok(code.to_owned());

@@ -2,8 +2,7 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use noetl_types::Json;
 
-use super::interpreter::Interpreter;
-use super::pool::InterpreterKey;
+use super::interpreter::{Interpreter, InterpreterKey};
 use crate::program::create_private_dir;
 use crate::settings::Settings;
 

@@ -4,7 +4,7 @@
 //! the worker's own program, started again as `noetl task-sandbox REQUEST PROGRAM…`, which sandboxes
 //! itself and then starts the program. So no code of a task ever runs outside the sandbox, and none
 //! of this runs in the worker. Limits, process groups and private directories, which are always
-//! active, are in `program` and `process`.
+//! active, are in `program`.
 //!
 //! A task runs as a chain of three processes. The *outer stage* leaves the worker's namespaces and
 //! waits. The *inner stage* is the first process of the new namespaces: it enables the remaining
@@ -97,21 +97,6 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Name in code and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UserNamespace => "user_namespace",
-            Self::PidNamespace => "pid_namespace",
-            Self::MountNamespace => "mount_namespace",
-            Self::IpcNamespace => "ipc_namespace",
-            Self::NoNetwork => "no_network",
-            Self::ReadOnlyRoot => "read_only_root",
-            Self::NoNewPrivileges => "no_new_privileges",
-            Self::Seccomp => "seccomp",
-            Self::OwnUser => "own_user",
-        }
-    }
-
     /// Human-readable name.
     pub fn description(self) -> &'static str {
         match self {
@@ -131,7 +116,6 @@ impl Layer {
 /// Layer that could not be enabled, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InactiveLayer {
-    /// The layer.
     pub wall: Layer,
     /// Error from the kernel.
     pub why: String,
@@ -156,7 +140,6 @@ pub enum SandboxMode {
 }
 
 impl SandboxMode {
-    /// Name of the mode.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -165,13 +148,11 @@ impl SandboxMode {
         }
     }
 
-    /// Parses the name of a mode.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Off, Self::BestEffort, Self::Strict].into_iter().find(|mode| mode.as_str() == text)
     }
 }
 
-/// Sandbox settings that the operator chooses.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxSettings {
     /// Required layers.
@@ -189,16 +170,13 @@ pub struct SandboxSettings {
     pub writable: Vec<PathBuf>,
 }
 
-/// Request to the launcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct LaunchRequest {
     /// Refuses to start the program if a layer cannot be enabled.
     strict: bool,
     /// Disables the network of the task.
     offline: bool,
-    /// Private directory of the task.
     private: PathBuf,
-    /// Working directory of the program.
     cwd: PathBuf,
     /// Files and directories that are hidden.
     hidden: Vec<PathBuf>,
@@ -208,12 +186,24 @@ struct LaunchRequest {
     probe: bool,
 }
 
+impl LaunchRequest {
+    fn new(sandbox: &SandboxSettings, private: &Path, cwd: &Path, probe: bool) -> Self {
+        Self {
+            strict: sandbox.mode == SandboxMode::Strict,
+            offline: sandbox.is_offline,
+            private: private.to_owned(),
+            cwd: cwd.to_owned(),
+            hidden: sandbox.hidden.clone(),
+            writable: sandbox.writable.clone(),
+            probe,
+        }
+    }
+}
+
 /// Command line and environment that start a program.
 #[derive(Debug)]
 pub(crate) struct LaunchCommand {
-    /// Program and its arguments.
     pub(crate) argv: Vec<String>,
-    /// Environment variables.
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -225,29 +215,15 @@ pub(crate) fn wrap_in_sandbox(
     command: LaunchCommand,
 ) -> Result<LaunchCommand, TaskError> {
     let sandbox = &settings.sandbox;
-    let strict = match sandbox.mode {
-        SandboxMode::Off => return Ok(command),
-        SandboxMode::BestEffort => false,
-        SandboxMode::Strict => true,
+    let launcher = match (sandbox.mode, &sandbox.launcher) {
+        (SandboxMode::Off, _) | (SandboxMode::BestEffort, None) => return Ok(command),
+        (SandboxMode::Strict, None) => {
+            return Err(sandbox_unavailable("this build has no launcher"));
+        }
+        (SandboxMode::BestEffort | SandboxMode::Strict, Some(launcher)) => launcher,
     };
-    let Some(launcher) = &sandbox.launcher else {
-        return if strict {
-            Err(sandbox_unavailable("this build has no launcher"))
-        } else {
-            Ok(command)
-        };
-    };
-    let request = LaunchRequest {
-        strict,
-        offline: sandbox.is_offline,
-        private: private.to_owned(),
-        cwd: cwd.to_owned(),
-        hidden: sandbox.hidden.clone(),
-        writable: sandbox.writable.clone(),
-        probe: false,
-    };
-    let request =
-        serde_json::to_string(&request).map_err(|error| sandbox_unavailable(&error.to_string()))?;
+    let request = serde_json::to_string(&LaunchRequest::new(sandbox, private, cwd, false));
+    let request = request.map_err(|error| sandbox_unavailable(&error.to_string()))?;
     let mut argv =
         vec![launcher.to_string_lossy().into_owned(), LAUNCHER_COMMAND.to_owned(), request];
     argv.extend(command.argv);

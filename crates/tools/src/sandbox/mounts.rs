@@ -40,7 +40,6 @@ enum PathOverlay {
     Temporary,
     /// Writable. The mount was cloned before anything covered it.
     Writable(OwnedFd),
-    /// Hidden.
     Hidden,
 }
 
@@ -54,7 +53,6 @@ impl PathOverlay {
     }
 }
 
-/// Enables the read-only root.
 pub(super) fn enable_read_only_root(request: &LaunchRequest) -> Result<(), String> {
     make_mounts_private()?;
     // The private directory is usually inside a temporary directory, which is about to be covered.

@@ -23,11 +23,9 @@ const TASK_USER_ID: u32 = 64_999;
 /// State that the inner stage receives.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SandboxState {
-    /// Request to the launcher.
     pub(super) request: LaunchRequest,
     /// Active layers of the outer stage.
     pub(super) active: Vec<Layer>,
-    /// Inactive layers.
     pub(super) missing: Vec<InactiveLayer>,
 }
 
@@ -40,7 +38,6 @@ impl SandboxState {
         }
     }
 
-    /// True if a layer is active.
     pub(super) fn is_active(&self, layer: Layer) -> bool {
         self.active.contains(&layer)
     }

@@ -96,7 +96,6 @@ const fn bpf_statement(code: u32, value: u32, skip_if_false: u8) -> sock_filter 
     sock_filter { code: code as u16, jt: 0, jf: skip_if_false, k: value }
 }
 
-/// Enables the seccomp layer.
 pub(super) fn enable_seccomp() -> Result<(), String> {
     install_filters().map_err(|error| error.to_string())
 }

@@ -9,7 +9,6 @@ use super::{InactiveLayer, LAUNCHER_COMMAND, LaunchRequest, SandboxMode, Sandbox
 /// Timeout of the probe, long enough for a busy machine.
 const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Status of the sandbox of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxStatus {
     /// Mode that the operator chose.
@@ -23,10 +22,9 @@ pub struct SandboxStatus {
 impl SandboxStatus {
     /// Runs a probe that enables the layers without a program and reports which are inactive.
     pub async fn probe(sandbox: &SandboxSettings) -> Self {
-        let missing = match (sandbox.mode, &sandbox.launcher) {
-            (SandboxMode::Off, _) => Ok(Vec::new()),
-            (_, None) => Err("this build has no launcher".to_owned()),
-            (_, Some(_)) => query_launcher(sandbox).await,
+        let missing = match sandbox.mode {
+            SandboxMode::Off => Ok(Vec::new()),
+            SandboxMode::BestEffort | SandboxMode::Strict => query_launcher(sandbox).await,
         };
         Self { mode: sandbox.mode, is_offline: sandbox.is_offline, missing }
     }
@@ -44,15 +42,7 @@ impl SandboxStatus {
 async fn query_launcher(sandbox: &SandboxSettings) -> Result<Vec<InactiveLayer>, String> {
     let launcher = sandbox.launcher.as_ref().ok_or("this build has no launcher")?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let request = LaunchRequest {
-        strict: sandbox.mode == SandboxMode::Strict,
-        offline: sandbox.is_offline,
-        private: folder.path().to_owned(),
-        cwd: folder.path().to_owned(),
-        writable: sandbox.writable.clone(),
-        hidden: sandbox.hidden.clone(),
-        probe: true,
-    };
+    let request = LaunchRequest::new(sandbox, folder.path(), folder.path(), true);
     let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
     let output = Command::new(launcher)
         .args([LAUNCHER_COMMAND, &request])

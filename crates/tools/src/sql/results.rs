@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
 
-/// Form of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowShape {
     /// Maps with the column names as keys. If two columns have the same name, the later one is
@@ -15,7 +14,6 @@ pub(crate) enum RowShape {
 }
 
 impl RowShape {
-    /// Builds a row.
     pub(crate) fn build_row(self, columns: &[Arc<str>], values: Vec<Json>) -> Json {
         match self {
             Self::Objects => Json::object(columns.iter().cloned().zip(values)),
@@ -24,16 +22,10 @@ impl RowShape {
     }
 }
 
-/// Result of one statement.
 #[derive(Debug)]
 pub(crate) enum StatementResult {
     /// Rows, possibly none.
-    Rows {
-        /// Names of the columns.
-        columns: Vec<Arc<str>>,
-        /// The rows.
-        rows: Vec<Json>,
-    },
+    Rows { columns: Vec<Arc<str>>, rows: Vec<Json> },
     /// No rows, but a number of affected rows.
     Count(u64),
 }
@@ -73,43 +65,31 @@ impl StatementResult {
 /// key.
 pub(crate) fn results_to_data(results: &[StatementResult], error: Option<&TaskError>) -> Json {
     let mut data = JsonMap::new();
-    let mut last = JsonMap::from([
-        ("status".into(), Json::from("success")),
-        ("affected_rows".into(), Json::from(0)),
-        ("row_count".into(), Json::from(0)),
-    ]);
-    for (index, result) in results.iter().enumerate() {
-        last = result.to_fields();
-        let mut entry = last.clone();
-        entry.insert("message".into(), Json::from(result.to_message()));
+    let mut last = StatementResult::Count(0).to_fields();
+    let mut insert_entry = |index: usize, mut entry: JsonMap| {
         // Every statement has a list of rows, even if it returns none.
         for list in ["columns", "rows"] {
             entry.entry(list.into()).or_insert_with(|| Json::list([]));
         }
-        data.insert(command_key(index), entry.into());
+        data.insert(format!("command_{index}").into(), entry.into());
+    };
+    for (index, result) in results.iter().enumerate() {
+        last = result.to_fields();
+        let mut entry = last.clone();
+        entry.insert("message".into(), Json::from(result.to_message()));
+        insert_entry(index, entry);
     }
     if let Some(error) = error {
-        let failed_fields =
-            [("status", Json::from("error")), ("message", Json::from(&error.message))];
-        last = failed_fields.map(|(key, value)| (key.into(), value)).into();
-        data.insert(command_key(results.len()), Json::object(failed_entry_fields(error)));
+        last = JsonMap::from([
+            ("status".into(), Json::from("error")),
+            ("message".into(), Json::from(&error.message)),
+        ]);
+        let mut entry = last.clone();
+        entry.insert("row_count".into(), Json::from(0));
+        insert_entry(results.len(), entry);
     }
     data.extend(last);
     data.into()
-}
-
-fn failed_entry_fields(error: &TaskError) -> [(&'static str, Json); 5] {
-    [
-        ("status", Json::from("error")),
-        ("columns", Json::list([])),
-        ("rows", Json::list([])),
-        ("row_count", Json::from(0)),
-        ("message", Json::from(&error.message)),
-    ]
-}
-
-fn command_key(index: usize) -> Arc<str> {
-    format!("command_{index}").into()
 }
 
 /// Size budget of a result.

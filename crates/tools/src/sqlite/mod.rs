@@ -3,68 +3,28 @@
 //! Owns the in-memory databases, which live as long as the command whose tasks use them. All work
 //! runs on threads that may block.
 
-mod error;
-mod location;
-mod statements;
-mod stop;
+mod connection;
 pub(crate) mod table;
 mod value;
-
-pub(crate) use value::QueryParams;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use noetl_types::TaskError;
-use rusqlite::Connection;
+use noetl_types::{ByteSize, TaskError, TaskErrorKind};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, Statement};
+pub(crate) use value::QueryParams;
 
-use self::location::DatabaseLocation;
-use self::statements::StatementBatch;
-use self::stop::StopFlag;
+use self::connection::{DatabaseLocation, SharedConnection, StopFlag};
+use self::value::row_to_json;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::sql::{SqlError, results_to_data};
+use crate::sql::{ResultBudget, SqlBatch, SqlError, StatementResult, results_to_data};
 use crate::tool::{CallContext, Tool, run_blocking};
 
-/// Connection that one thread at a time uses.
-#[derive(Clone)]
-pub(crate) struct SharedConnection(Arc<Mutex<Connection>>);
-
-impl SharedConnection {
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a function with the connection on a blocking thread. Stops it when the future is
-    /// dropped. A transaction that it leaves open is rolled back, as it is when a connection is
-    /// closed.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection, &StopFlag) -> Result<T, SqlError> + Send + 'static,
-    ) -> Result<T, SqlError> {
-        let shared = self.clone();
-        let stop = StopFlag::default();
-        let _stop_guard = stop.stop_on_drop();
-        run_blocking("database", move || {
-            let mut connection = shared.lock();
-            stop.attach_connection(&mut connection)?;
-            let result = work(&connection, &stop);
-            let detached = stop.detach_connection(&mut connection);
-            if !connection.is_autocommit() {
-                connection.execute_batch("ROLLBACK").ok();
-            }
-            let value = result?;
-            detached?;
-            Ok(value)
-        })
-        .await?
-    }
-}
-
-/// Runs SQL on SQLite.
 pub(crate) struct SqliteTool {
     settings: Arc<Settings>,
     sources: Arc<ScriptLoader>,
@@ -94,11 +54,12 @@ impl SqliteTool {
         }
         let settings = Arc::clone(&self.settings);
         let connection = run_blocking("database", move || location.open(&settings)).await??;
-        let shared = SharedConnection(Arc::new(Mutex::new(connection)));
-        if is_cached {
-            self.memory_databases().insert(command.to_owned(), shared.clone());
+        let shared = SharedConnection::new(connection);
+        if !is_cached {
+            return Ok(shared);
         }
-        Ok(shared)
+        // Another task may have opened it in the meantime.
+        Ok(self.memory_databases().entry(command.to_owned()).or_insert(shared).clone())
     }
 
     fn memory_databases(&self) -> MutexGuard<'_, BTreeMap<String, SharedConnection>> {
@@ -125,5 +86,86 @@ impl Tool for SqliteTool {
 
     async fn shutdown(&self) {
         self.memory_databases().clear();
+    }
+}
+
+struct StatementBatch {
+    sql: SqlBatch,
+    params: QueryParams,
+    max_result_size: ByteSize,
+}
+
+impl StatementBatch {
+    async fn from_config(
+        config: Config<'_>,
+        sources: &ScriptLoader,
+        max_result_size: ByteSize,
+    ) -> Result<Self, TaskError> {
+        let params = QueryParams::from_json(config.get("params"))?;
+        Ok(Self { sql: SqlBatch::from_config(config, sources).await?, params, max_result_size })
+    }
+
+    /// Runs the statements until one fails. The effects of earlier statements remain, unless all of
+    /// them are in one transaction.
+    fn run(
+        &self,
+        connection: &Connection,
+        stop: &StopFlag,
+    ) -> (Vec<StatementResult>, Option<TaskError>) {
+        let mut results = Vec::new();
+        let result = self.run_statements(connection, stop, &mut results);
+        (results, result.err().map(TaskError::from))
+    }
+
+    fn run_statements(
+        &self,
+        connection: &Connection,
+        stop: &StopFlag,
+        results: &mut Vec<StatementResult>,
+    ) -> Result<(), SqlError> {
+        let mut budget = ResultBudget::new(self.max_result_size);
+        if self.sql.in_transaction {
+            connection.execute_batch("BEGIN")?;
+        }
+        for text in &self.sql.texts {
+            // SQLite itself splits the text, after each statement has run.
+            let mut statements = Batch::new(connection, text);
+            while let Some(mut statement) = statements.next()? {
+                if stop.is_stopped() {
+                    let message = "the task was stopped";
+                    return Err(TaskError::new(TaskErrorKind::Cancelled, message).into());
+                }
+                self.params.bind_statement(&mut statement)?;
+                results.push(self.run_statement(connection, &mut statement, &mut budget)?);
+            }
+        }
+        if self.sql.in_transaction {
+            connection.execute_batch("COMMIT")?;
+        }
+        Ok(())
+    }
+
+    fn run_statement(
+        &self,
+        connection: &Connection,
+        statement: &mut Statement<'_>,
+        budget: &mut ResultBudget,
+    ) -> Result<StatementResult, SqlError> {
+        let columns: Vec<_> = statement.column_names().map(Into::into).collect();
+        if columns.is_empty() {
+            let before = connection.total_changes();
+            statement.raw_execute()?;
+            // A statement that changes no rows leaves the count of the previous statement.
+            let changed = connection.total_changes() != before;
+            return Ok(StatementResult::Count(if changed { connection.changes() } else { 0 }));
+        }
+        let mut result_rows = statement.raw_query();
+        let mut rows = Vec::new();
+        while let Some(row) = result_rows.next()? {
+            let row = self.sql.shape.build_row(&columns, row_to_json(row, columns.len())?);
+            budget.reserve_row(&row)?;
+            rows.push(row);
+        }
+        Ok(StatementResult::Rows { columns, rows })
     }
 }

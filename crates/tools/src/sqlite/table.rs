@@ -8,8 +8,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::mpsc;
 
-use super::SharedConnection;
-use super::stop::{StopFlag, StopOnDrop};
+use super::connection::{SharedConnection, StopFlag, StopOnDrop};
 use super::value::{QueryParams, json_to_value, row_to_json};
 use crate::config::decode_base64_bytes;
 use crate::sql::{
@@ -23,11 +22,9 @@ pub(crate) struct SqliteReader {
     _stop_guard: StopOnDrop,
 }
 
-/// Message from the thread of a query.
 enum ReaderMessage {
     /// Names of the columns, sent first.
     Columns(Vec<Arc<str>>),
-    /// A chunk of rows.
     Rows(Vec<Vec<Json>>),
 }
 
@@ -118,22 +115,18 @@ fn send_rows(
     Ok(())
 }
 
-/// Database into which rows are inserted.
 pub(crate) struct SqliteTableTarget(pub(crate) SharedConnection);
 
-/// Writes rows with a statement.
 struct SqliteWriter {
     shared: SharedConnection,
     insert: Arc<InsertStatement>,
 }
 
-/// Statement that inserts a row.
 struct InsertStatement {
     text: String,
     columns: Vec<TargetColumn>,
 }
 
-/// Column of a target.
 struct TargetColumn {
     name: Arc<str>,
     /// True if the column is declared as a blob.

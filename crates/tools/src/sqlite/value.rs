@@ -45,7 +45,6 @@ pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError>
     })
 }
 
-/// Values of a statement's parameters.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum QueryParams {
     #[default]
@@ -66,7 +65,6 @@ impl QueryParams {
         }
     }
 
-    /// Binds all parameters of a statement.
     pub(super) fn bind_statement(&self, statement: &mut Statement<'_>) -> Result<(), SqlError> {
         let count = statement.parameter_count();
         if let Self::List(list) = self {

@@ -8,12 +8,10 @@ use super::plan::{TransferPlan, WriteMode};
 use crate::config::{schema_error, wrong_type};
 use crate::sql::{quote_name, quote_names};
 
-/// Column mapping of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ColumnMapping {
     /// Indexes of the values in a source row.
     source_indexes: Vec<usize>,
-    /// Names of the columns in the target.
     pub(super) target_names: Vec<Arc<str>>,
 }
 

@@ -23,7 +23,6 @@ use crate::settings::Settings;
 use crate::sqlite::SqliteTool;
 use crate::tool::{CallContext, Tool};
 
-/// Moves rows.
 pub(crate) struct TransferTool {
     settings: Arc<Settings>,
     http: Arc<HttpTool>,
@@ -31,7 +30,6 @@ pub(crate) struct TransferTool {
     sqlite: Arc<SqliteTool>,
 }
 
-/// Progress of a transfer.
 #[derive(Debug, Default)]
 struct TransferProgress {
     rows: usize,
@@ -84,7 +82,8 @@ impl TransferProgress {
 fn both_in_memory(plan: &TransferPlan<'_>) -> bool {
     [plan.source, plan.target].iter().all(|end| {
         let name = ["database", "db_path", "path"].into_iter().find_map(|key| end.config.get(key));
-        end.system == SystemKind::Sqlite && name.and_then(Json::as_str) == Some(":memory:")
+        let is_memory = matches!(name.and_then(Json::as_str), Some(":memory:" | ""));
+        end.system == SystemKind::Sqlite && is_memory
     })
 }
 

@@ -7,13 +7,10 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use crate::config::{Config, missing_key, schema_error, wrong_type};
 use crate::sql::quote_table_name;
 
-/// Default number of rows per chunk.
 const DEFAULT_CHUNK_ROWS: u64 = 1000;
 
-/// Maximum number of rows per chunk.
 const MAX_CHUNK_ROWS: u64 = 100_000;
 
-/// Plan of a transfer.
 #[derive(Debug)]
 pub(super) struct TransferPlan<'p> {
     pub(super) source: TransferEnd<'p>,
@@ -95,7 +92,6 @@ impl SystemKind {
         if self == Self::Sqlite { '?' } else { '$' }
     }
 
-    /// Quotes the name of a table for use in a statement.
     pub(super) fn quote_table_name(self, name: &str) -> String {
         quote_table_name(name, if self == Self::Sqlite { str::to_owned } else { str::to_lowercase })
     }

@@ -26,7 +26,6 @@ struct HttpRows {
     chunk_size: usize,
 }
 
-/// Opens the source of a transfer.
 pub(super) async fn open_source(
     transfer: &TransferTool,
     call: &ToolCall,

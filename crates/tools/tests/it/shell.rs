@@ -1,5 +1,5 @@
-use noetl_tools::{ToolCall, ToolKind, Toolbox};
-use noetl_types::{Json, TaskErrorKind};
+use noetl_tools::{Settings, ToolCall, ToolKind, Toolbox};
+use noetl_types::{ByteSize, Json, TaskErrorKind};
 
 use crate::support::{
     output_text, parse_json, run_call, run_data, run_failing, shell_call, test_settings,
@@ -116,12 +116,22 @@ async fn supports_other_shells_and_no_capture() {
     );
 }
 
+/// The call ends although a process that left its group goes on writing to its output.
+#[tokio::test]
+async fn endless_output_of_escaped_process_does_not_block_call() {
+    let settings = Settings { output_cap: ByteSize::from_kib(1), ..test_settings() };
+    let call = shell_call("setsid yes & sleep 0.2; echo done");
+    let outcome = run_call(&Toolbox::new(settings), call).await;
+    assert_eq!(outcome.error, None);
+    assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
+}
+
 #[tokio::test]
 async fn applies_limits_before_command_runs() {
     let outcome = run_call(&test_toolbox(), shell_call("ulimit -n; ulimit -c; ulimit -v")).await;
     assert_eq!(output_text(&outcome, "stdout"), "4096\n0\n33554432\n");
     let mut settings = test_settings();
-    settings.process_limits.file_size = Some(noetl_types::ByteSize::from_kib(64));
+    settings.process_limits.file_size = Some(ByteSize::from_kib(64));
     let outcome =
         run_call(&Toolbox::new(settings), shell_call("head -c 1000000 /dev/zero > big")).await;
     assert!(outcome.error.is_some());

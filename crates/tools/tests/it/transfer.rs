@@ -328,10 +328,13 @@ async fn rejects_unsupported_transfers() {
     let source = || fixture.postgres_side(r#"{"query": "SELECT 1 AS id"}"#);
     let target = || fixture.postgres_side(r#"{"table": "t"}"#);
     let typed = |kind: &str| side_config(kind, "table", "t", "{}");
+    // Both names are the in-memory database of the command.
+    let memory = |name: &str| side_config("sqlite", "database", name, r#"{"table": "t"}"#);
     for (call, kind) in [
         (transfer_call(typed("duckdb"), target(), "{}"), TaskErrorKind::Unsupported),
         (transfer_call(source(), typed("snowflake"), "{}"), TaskErrorKind::Unsupported),
         (transfer_call(source(), typed("ftp"), "{}"), TaskErrorKind::Schema),
+        (transfer_call(memory(""), memory(":memory:"), "{}"), TaskErrorKind::Schema),
         (transfer_call(source(), target(), r#"{"mode": "merge"}"#), TaskErrorKind::Schema),
         (transfer_call(source(), target(), r#"{"chunk_size": 0}"#), TaskErrorKind::Schema),
         (

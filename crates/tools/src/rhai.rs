@@ -3,19 +3,18 @@
 //! A script runs on a dedicated thread, in a separate engine. It has its input and the names of its
 //! step, reaches the network only through the egress guard of http tasks, and has no file access.
 
-mod value;
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use noetl_playbook::model::ToolKind;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, Timestamp};
-use rhai::{Dynamic, Engine, EvalAltResult, Map, Position, Scope};
+use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, FLOAT, INT, Map, Position, Scope};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::value::{from_dynamic, to_dynamic};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, missing_key};
 use crate::http::HttpTool;
@@ -23,20 +22,16 @@ use crate::lenient::lenient_json;
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool, run_blocking};
 
-/// Maximum number of operations of a script.
 const MAX_OPERATIONS: u64 = 200_000_000;
-/// Maximum depth of function calls.
 const MAX_CALL_DEPTH: usize = 64;
 /// Maximum nesting of expressions, outside and inside of functions.
 const MAX_EXPRESSION_DEPTHS: (usize, usize) = (64, 32);
-/// Maximum number of items of a list or a map.
 const MAX_ITEMS: usize = 1_000_000;
 /// Maximum size of the log of a script, in bytes.
 const MAX_LOG_BYTES: usize = 64 * 1024;
 
 type RhaiError = Box<EvalAltResult>;
 
-/// Runs Rhai scripts.
 pub(crate) struct RhaiTool {
     settings: Arc<Settings>,
     http: Arc<HttpTool>,
@@ -67,7 +62,6 @@ impl Tool for RhaiTool {
     }
 }
 
-/// Environment of a script.
 #[derive(Clone)]
 struct ScriptContext {
     call: ToolCall,
@@ -234,7 +228,6 @@ fn current_time() -> String {
     time.map_or_else(String::new, |time| time.to_string())
 }
 
-/// Converts the error of a script.
 fn script_error(error: &EvalAltResult) -> TaskError {
     let kind = match error {
         EvalAltResult::ErrorTooManyOperations(_)
@@ -254,4 +247,51 @@ fn script_error(error: &EvalAltResult) -> TaskError {
 fn position_to_json(position: Position) -> Json {
     let number = |number: Option<usize>| number.map_or(Json::Null, Json::from);
     Json::object([("line", number(position.line())), ("column", number(position.position()))])
+}
+
+/// Converts JSON to a script value. Integers outside the range of the language become floats.
+fn to_dynamic(value: &Json) -> Dynamic {
+    match value {
+        Json::Null => Dynamic::UNIT,
+        Json::Bool(value) => Dynamic::from(*value),
+        Json::Int(number) => Dynamic::from(*number),
+        Json::UInt(_) | Json::Float(_) => Dynamic::from(value.as_f64().unwrap_or_default()),
+        Json::Str(text) => Dynamic::from(text.to_string()),
+        Json::List(items) => Dynamic::from(items.iter().map(to_dynamic).collect::<Array>()),
+        Json::Map(entries) => {
+            let entries = entries.iter();
+            let map: Map =
+                entries.map(|(key, value)| ((&**key).into(), to_dynamic(value))).collect();
+            Dynamic::from(map)
+        }
+    }
+}
+
+/// Converts a script value to JSON. A value that JSON lacks becomes the text that the script would
+/// print.
+fn from_dynamic(value: &Dynamic) -> Json {
+    if value.is_unit() {
+        return Json::Null;
+    }
+    if let Ok(value) = value.as_bool() {
+        return Json::from(value);
+    }
+    if let Some(number) = value.clone().try_cast::<INT>() {
+        return Json::from(number);
+    }
+    if let Some(number) = value.clone().try_cast::<FLOAT>() {
+        return Json::from_f64(number).unwrap_or_else(|_| Json::from(number.to_string()));
+    }
+    if let Some(items) = value.read_lock::<Array>() {
+        return Json::list(items.iter().map(from_dynamic));
+    }
+    if let Some(entries) = value.read_lock::<Map>() {
+        return Json::object(
+            entries.iter().map(|(key, value)| (key.as_str(), from_dynamic(value))),
+        );
+    }
+    if let Some(bytes) = value.read_lock::<Blob>() {
+        return Json::from(STANDARD.encode(&*bytes));
+    }
+    Json::from(value.to_string())
 }

@@ -1,21 +1,23 @@
-//! Database of a task, and how it is opened.
+//! Database of a task: where it is, how it is opened, and how work with it runs on a blocking thread
+//! and is stopped.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use noetl_types::{ByteSize, TaskError, TaskErrorKind};
+use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags, ffi};
+use rusqlite::{Connection, Error, ErrorCode, InterruptHandle, OpenFlags, ffi};
 
 use crate::config::{Config, missing_key};
 use crate::file_access;
 use crate::sandbox::SandboxMode;
 use crate::settings::Settings;
 use crate::sql::SqlError;
+use crate::tool::run_blocking;
 
-/// Default lock wait time of a statement.
 const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum lock wait time that the database supports.
@@ -24,7 +26,6 @@ const MAX_BUSY_TIMEOUT: Duration = Duration::from_hours(24);
 /// Maximum size of an in-memory database, in bytes.
 const MAX_MEMORY_DATABASE_BYTES: i64 = 256 * 1024 * 1024;
 
-/// Name of an in-memory database.
 const MEMORY_DATABASE_NAME: &str = ":memory:";
 
 /// Pragmas that select the directories in which files are created.
@@ -33,7 +34,6 @@ const DIRECTORY_PRAGMAS: [&str; 2] = ["temp_store_directory", "data_store_direct
 /// Pragmas that change the maximum size of a database.
 const SIZE_PRAGMAS: [&str; 2] = ["max_page_count", "page_size"];
 
-/// Location and access mode of a database.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseLocation {
     /// File; `None` is in memory.
@@ -155,4 +155,138 @@ fn can_attach(name: &str, settings: &Settings) -> bool {
     is_plain
         && (name.is_empty()
             || file_access::resolve_allowed_path("database", Path::new(name), settings).is_ok())
+}
+
+/// Connection that one thread at a time uses.
+#[derive(Clone)]
+pub(crate) struct SharedConnection(Arc<Mutex<Connection>>);
+
+impl SharedConnection {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self(Arc::new(Mutex::new(connection)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a function with the connection on a blocking thread. Stops it when the future is
+    /// dropped. A transaction that it leaves open is rolled back, as it is when a connection is
+    /// closed.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &StopFlag) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let shared = self.clone();
+        let stop = StopFlag::default();
+        let _stop_guard = stop.stop_on_drop();
+        run_blocking("database", move || {
+            let mut connection = shared.lock();
+            stop.attach_connection(&mut connection)?;
+            let result = work(&connection, &stop);
+            let detached = stop.detach_connection(&mut connection);
+            if !connection.is_autocommit() {
+                connection.execute_batch("ROLLBACK").ok();
+            }
+            let value = result?;
+            detached?;
+            Ok(value)
+        })
+        .await?
+    }
+}
+
+/// Number of virtual machine steps of a statement between two checks of the flag.
+const STEPS_PER_CHECK: i32 = 1000;
+
+/// Flag that running statements check. An interrupt alone could arrive just before a statement
+/// starts and be lost.
+#[derive(Clone, Default)]
+pub(super) struct StopFlag(Arc<StopState>);
+
+#[derive(Default)]
+struct StopState {
+    stopped: AtomicBool,
+    running: Mutex<Option<InterruptHandle>>,
+}
+
+/// Guard that stops the work when it is dropped.
+pub(super) struct StopOnDrop(StopFlag);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        inner.stopped.store(true, Ordering::SeqCst);
+        let running = inner.running.lock();
+        if let Some(handle) = &*running.unwrap_or_else(PoisonError::into_inner) {
+            handle.interrupt();
+        }
+    }
+}
+
+impl StopFlag {
+    /// Returns a guard that stops the work when it is dropped.
+    pub(super) fn stop_on_drop(&self) -> StopOnDrop {
+        StopOnDrop(self.clone())
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Makes a connection stoppable. A stopped connection does not commit, even if it was waiting
+    /// for a lock.
+    pub(super) fn attach_connection(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let (running, committing) = (self.clone(), self.clone());
+        connection.progress_handler(STEPS_PER_CHECK, Some(move || running.is_stopped()))?;
+        connection.commit_hook(Some(move || committing.is_stopped()))?;
+        self.set_interrupt_handle(Some(connection.get_interrupt_handle()));
+        Ok(())
+    }
+
+    /// Detaches from a connection that other tasks will use.
+    pub(super) fn detach_connection(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        self.set_interrupt_handle(None);
+        connection.progress_handler(0, None::<fn() -> bool>)?;
+        connection.commit_hook(None::<fn() -> bool>)
+    }
+
+    fn set_interrupt_handle(&self, handle: Option<InterruptHandle>) {
+        let running = self.0.running.lock();
+        *running.unwrap_or_else(PoisonError::into_inner) = handle;
+    }
+}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        let (failure, message) = match &error {
+            Error::SqliteFailure(failure, message) => (failure, message.clone()),
+            Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
+            other => return Self(TaskError::new(TaskErrorKind::DbError, other.to_string())),
+        };
+        let code = failure.extended_code;
+        let message = message.unwrap_or_else(|| failure.to_string());
+        let message = format!("{message} (SQLite code {code})");
+        Self(TaskError {
+            code: Some(Json::from(code)),
+            ..TaskError::new(error_code_kind(failure.code), message)
+        })
+    }
+}
+
+fn error_code_kind(code: ErrorCode) -> TaskErrorKind {
+    match code {
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => TaskErrorKind::DbTimeout,
+        ErrorCode::ConstraintViolation => TaskErrorKind::DbConstraint,
+        ErrorCode::CannotOpen => TaskErrorKind::DbConnection,
+        ErrorCode::DiskFull => TaskErrorKind::StorageQuota,
+        ErrorCode::TooBig => TaskErrorKind::Limit,
+        ErrorCode::PermissionDenied => TaskErrorKind::StorageAccess,
+        ErrorCode::AuthorizationForStatementDenied => TaskErrorKind::Auth,
+        ErrorCode::OperationInterrupted => TaskErrorKind::Timeout,
+        // The list of codes is open. All others are faults of the statement.
+        _ => TaskErrorKind::DbError,
+    }
 }
