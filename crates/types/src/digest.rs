@@ -73,25 +73,21 @@ impl Digest {
 
     /// Parses the text form. Upper-case digits are accepted.
     pub fn parse(text: &str) -> Result<Self, DigestTextError> {
-        let digits = text.as_bytes();
-        if digits.len() != 2 * Self::LEN {
-            return Err(DigestTextError);
-        }
-        let mut bytes = [0; Self::LEN];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = parse_hex_digit(pair[0])? << 4 | parse_hex_digit(pair[1])?;
-        }
-        Ok(Self(bytes))
+        parse_hex(text).map(Self).ok_or(DigestTextError)
     }
 }
 
-fn parse_hex_digit(digit: u8) -> Result<u8, DigestTextError> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(DigestTextError),
+/// Parses pairs of hexadecimal digits of either case.
+pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    if text.len() != 2 * N {
+        return None;
     }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
 }
 
 impl TryFrom<&[u8]> for Digest {

@@ -71,12 +71,12 @@ impl OutOfRangeError {
     }
 }
 
-/// Declares a number with limits and a default.
-macro_rules! bounded_number {
+/// Declares a value with limits and a default, read from a wider type.
+macro_rules! bounded {
     (
         $(#[$meta:meta])*
         pub struct $name:ident($inner:ty): $what:literal,
-            $min:literal..=$max:literal, default $default:literal
+            $min:expr, to $max:expr, default $default:expr, from |$value:ident: $wide:ty| $convert:expr
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,21 +89,15 @@ macro_rules! bounded_number {
             pub const MAX: Self = Self($max);
 
             /// Returns the value if it is within limits.
-            pub fn new(value: i64) -> Result<Self, OutOfRangeError> {
-                <$inner>::try_from(value)
-                    .ok()
+            pub fn new($value: $wide) -> Result<Self, OutOfRangeError> {
+                let inner: Option<$inner> = $convert;
+                inner
                     .map(Self)
                     .filter(|value| (Self::MIN..=Self::MAX).contains(value))
-                    .ok_or_else(|| OutOfRangeError::new($what, value, $min, $max))
+                    .ok_or_else(|| OutOfRangeError::new($what, $value, Self::MIN.0, Self::MAX.0))
             }
 
-            /// Returns the value, or the nearest value within limits.
-            pub fn clamped(value: i64) -> Self {
-                let nearest = value.clamp($min, $max);
-                Self(<$inner>::try_from(nearest).unwrap_or($default))
-            }
-
-            /// Returns the number.
+            /// Returns the wrapped value.
             pub const fn get(self) -> $inner {
                 self.0
             }
@@ -115,12 +109,6 @@ macro_rules! bounded_number {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
-            }
-        }
-
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 self.0.serialize(serializer)
@@ -129,60 +117,59 @@ macro_rules! bounded_number {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::new(i64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-            }
-        }
-
-        #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::bounded_schema(Self::MIN.0.into(), Self::MAX.0.into())
+                Self::new(<$wide>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
             }
         }
     };
 }
 
-bounded_number! {
+/// Declares numbers with limits and a default.
+macro_rules! bounded_numbers {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident($inner:ty): $what:literal,
+            $min:literal..=$max:literal, default $default:literal;
+    )+) => {$(
+        bounded! {
+            $(#[$meta])*
+            pub struct $name($inner): $what, $min, to $max, default $default,
+                from |value: i64| <$inner>::try_from(value).ok()
+        }
+
+        impl $name {
+            /// Returns the value, or the nearest value within limits.
+            pub fn clamped(value: i64) -> Self {
+                let nearest = value.clamp($min, $max);
+                Self(<$inner>::try_from(nearest).unwrap_or($default))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        crate::schema::inline_schema!($name, |_generator| crate::schema::bounded_schema($min, $max));
+    )+};
+}
+
+bounded_numbers! {
     /// Number of items on a page.
-    pub struct PageLimit(u32): "limit", 1..=500, default 50
-}
-
-bounded_number! {
+    pub struct PageLimit(u32): "limit", 1..=500, default 50;
     /// Maximum commands that one lease request may return.
-    pub struct LeaseBatchSize(u32): "max", 1..=100, default 1
-}
-
-bounded_number! {
+    pub struct LeaseBatchSize(u32): "max", 1..=100, default 1;
     /// Maximum outbox rows per claim. A caller's number is clamped, not rejected.
-    pub struct OutboxClaimLimit(u32): "limit", 1..=1000, default 100
-}
-
-bounded_number! {
+    pub struct OutboxClaimLimit(u32): "limit", 1..=1000, default 100;
     /// Maximum passes through one step in one execution. Ends an infinite cycle.
-    pub struct MaxStepPasses(u32): "max_step_runs", 1..=10_000_000, default 100_000
-}
-
-bounded_number! {
+    pub struct MaxStepPasses(u32): "max_step_runs", 1..=10_000_000, default 100_000;
     /// Maximum attempts of a command, including the first.
-    pub struct MaxAttempts(u32): "max_attempts", 1..=100, default 3
-}
-
-bounded_number! {
+    pub struct MaxAttempts(u32): "max_attempts", 1..=100, default 3;
     /// Rank of an execution or a command in its queue. Higher values go first.
-    pub struct Priority(i16): "priority", -100..=100, default 0
-}
-
-bounded_number! {
+    pub struct Priority(i16): "priority", -100..=100, default 0;
     /// Window in seconds within which a dedup key starts only one execution.
-    pub struct DedupWindowSecs(u32): "window_secs", 1..=2_592_000, default 300
+    pub struct DedupWindowSecs(u32): "window_secs", 1..=2_592_000, default 300;
 }
 
 /// Call depth of an execution below the root execution.
@@ -226,51 +213,16 @@ macro_rules! bounded_size {
         pub struct $name:ident: $what:literal,
             $min:expr, to $max:expr, default $default:expr
     ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(ByteSize);
+        bounded! {
+            $(#[$meta])*
+            pub struct $name(ByteSize): $what, $min, to $max, default $default,
+                from |value: ByteSize| Some(value)
+        }
 
         impl $name {
-            /// The minimum.
-            pub const MIN: Self = Self($min);
-            /// The maximum.
-            pub const MAX: Self = Self($max);
-
-            /// Returns the size if it is within limits.
-            pub fn new(size: ByteSize) -> Result<Self, OutOfRangeError> {
-                if (Self::MIN.0..=Self::MAX.0).contains(&size) {
-                    Ok(Self(size))
-                } else {
-                    Err(OutOfRangeError::new($what, size, Self::MIN.0, Self::MAX.0))
-                }
-            }
-
-            /// Returns the size.
-            pub const fn get(self) -> ByteSize {
-                self.0
-            }
-
             /// True if content of this many bytes is too large.
             pub const fn is_exceeded_by(self, bytes: usize) -> bool {
                 self.0.is_exceeded_by(bytes)
-            }
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self($default)
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.0.serialize(serializer)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::new(ByteSize::deserialize(deserializer)?).map_err(serde::de::Error::custom)
             }
         }
     };

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use crate::text::excerpt;
+use crate::text::{excerpt, string_newtype};
 
 /// Error for a text that cannot be a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,39 +132,11 @@ macro_rules! name {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
+        string_newtype!($name);
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!(stringify!($name), "({:?})"), self.as_str())
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl std::borrow::Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                self.as_str() == other
-            }
-        }
-
-        impl PartialEq<&str> for $name {
-            fn eq(&self, other: &&str) -> bool {
-                self.as_str() == *other
             }
         }
 
@@ -184,22 +156,10 @@ macro_rules! name {
             }
         }
 
-        // No rule allows NUL, so a name is always a valid text and JSON string.
+        // No rule allows NUL, so a name is always a valid text.
         impl From<&$name> for crate::text::Text {
             fn from(name: &$name) -> Self {
                 Self::from_trusted(Arc::clone(&name.0))
-            }
-        }
-
-        impl From<&$name> for crate::json::Json {
-            fn from(name: &$name) -> Self {
-                Self::Str(Arc::clone(&name.0))
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
             }
         }
 
@@ -210,19 +170,7 @@ macro_rules! name {
         }
 
         #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::name_schema(Self::RULE.longest)
-            }
-        }
+        crate::schema::inline_schema!($name, |_generator| crate::schema::name_schema($longest));
     };
 }
 

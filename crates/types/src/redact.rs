@@ -3,7 +3,6 @@
 //! A secret is recognized by its value, never by the name of a field: `author` and `token_count`
 //! pass, and a password is found anywhere, as plain text, escaped, or in base64.
 
-mod base64_forms;
 mod encodings;
 mod execution_secrets;
 mod patterns;

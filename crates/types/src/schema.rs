@@ -42,10 +42,10 @@ pub(crate) fn bounded_schema(min: i64, max: i64) -> Schema {
 }
 
 /// Implements an inline schema for a type.
-macro_rules! inline {
+macro_rules! inline_schema {
     ($name:ident, |$generator:ident| $schema:expr) => {
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
 
@@ -53,27 +53,32 @@ macro_rules! inline {
                 true
             }
 
-            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 $schema
             }
         }
     };
 }
 
-inline!(Text, |_generator| json_schema!({ "type": "string" }));
-inline!(Json, |_generator| json_schema!(true));
-inline!(Timestamp, |_generator| json_schema!({ "type": "string", "format": "date-time" }));
-inline!(Digest, |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }));
-inline!(Seq, |_generator| number_schema());
-inline!(EventNumber, |_generator| number_schema());
-inline!(EventName, |_generator| name_schema(crate::limits::MAX_EVENT_NAME_CHARS));
-inline!(StatusName, |_generator| json_schema!({ "type": "string" }));
+pub(crate) use inline_schema;
+
+inline_schema!(Text, |_generator| json_schema!({ "type": "string" }));
+inline_schema!(Json, |_generator| json_schema!(true));
+inline_schema!(Timestamp, |_generator| json_schema!({ "type": "string", "format": "date-time" }));
+inline_schema!(
+    Digest,
+    |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
+);
+inline_schema!(Seq, |_generator| number_schema());
+inline_schema!(EventNumber, |_generator| number_schema());
+inline_schema!(EventName, |_generator| name_schema(crate::limits::MAX_EVENT_NAME_CHARS));
+inline_schema!(StatusName, |_generator| json_schema!({ "type": "string" }));
 
 /// An id that is written as a number. See [`crate::id::as_number`].
 #[derive(Debug)]
 pub struct IdNumber;
 
-inline!(IdNumber, |generator| if generator.contract().is_serialize() {
+inline_schema!(IdNumber, |generator| if generator.contract().is_serialize() {
     number_schema()
 } else {
     id_schema(generator)

@@ -78,9 +78,7 @@ impl ByteSize {
         match value {
             Json::Str(text) => Self::parse(text),
             Json::Int(_) | Json::UInt(_) | Json::Float(_) => Self::parse(&value.to_string()),
-            Json::Null | Json::Bool(_) | Json::List(_) | Json::Map(_) => {
-                Err(SizeTextError::Type(value.type_name()))
-            }
+            _ => Err(SizeTextError::Type(value.type_name())),
         }
     }
 }

@@ -64,10 +64,7 @@ string_enum! {
 impl ExecutionStatus {
     /// True if only audit events can follow.
     pub const fn is_terminal(self) -> bool {
-        match self {
-            Self::Completed | Self::Failed | Self::Cancelled => true,
-            Self::Pending | Self::Running | Self::Paused => false,
-        }
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
@@ -89,18 +86,12 @@ string_enum! {
 impl CommandStatus {
     /// True if the command has ended, with any outcome.
     pub const fn is_terminal(self) -> bool {
-        match self {
-            Self::Completed | Self::Failed | Self::Cancelled => true,
-            Self::Pending | Self::Claimed | Self::Running => false,
-        }
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
     /// True if a worker holds a lease on the command.
     pub const fn is_leased(self) -> bool {
-        match self {
-            Self::Claimed | Self::Running => true,
-            Self::Pending | Self::Completed | Self::Failed | Self::Cancelled => false,
-        }
+        matches!(self, Self::Claimed | Self::Running)
     }
 }
 

@@ -4,16 +4,15 @@
 //! character in one event must not fail a whole group of appends, so it is rejected when the text
 //! is created.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
 
-use crate::json::{CanonicalWriter, Json, WriteCanonical};
+use crate::json::Json;
 
 /// A shared string without NUL. A clone costs a reference count.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,12 +81,6 @@ impl From<Text> for Json {
     }
 }
 
-impl From<&Text> for Json {
-    fn from(value: &Text) -> Self {
-        Self::Str(Arc::clone(&value.0))
-    }
-}
-
 impl Deref for Text {
     type Target = str;
 
@@ -96,51 +89,60 @@ impl Deref for Text {
     }
 }
 
-impl AsRef<str> for Text {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
+/// Implements the traits of a type that wraps a shared string without NUL.
+macro_rules! string_newtype {
+    ($name:ident) => {
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.as_str() == other
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                self.as_str() == *other
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl From<&$name> for crate::json::Json {
+            fn from(value: &$name) -> Self {
+                Self::Str(std::sync::Arc::clone(&value.0))
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+    };
 }
 
-impl Borrow<str> for Text {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
+pub(crate) use string_newtype;
 
-impl PartialEq<str> for Text {
-    fn eq(&self, other: &str) -> bool {
-        self.as_str() == other
-    }
-}
-
-impl PartialEq<&str> for Text {
-    fn eq(&self, other: &&str) -> bool {
-        self.as_str() == *other
-    }
-}
+string_newtype!(Text);
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
-    }
-}
-
-impl fmt::Display for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl WriteCanonical for Text {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_text(self);
-    }
-}
-
-impl Serialize for Text {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
     }
 }
 
@@ -149,6 +151,25 @@ impl<'de> Deserialize<'de> for Text {
         Self::new(Arc::<str>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
+
+/// Implements `Display` as the display of the inner value, and `Debug` with the name of the type.
+macro_rules! display_inner {
+    ($($name:ident),+) => {$(
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    )+};
+}
+
+pub(crate) use display_inner;
 
 /// Returns at most 64 characters of a text, for error messages.
 pub(crate) fn excerpt(text: &str) -> String {

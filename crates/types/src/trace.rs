@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::digest::sha256_of_parts;
+use crate::digest::{parse_hex, sha256_of_parts};
 use crate::{CommandId, ExecutionId};
 
 /// A span of a trace, as identified by a `traceparent`.
@@ -22,12 +22,12 @@ impl TraceContext {
         let (version, trace, span, flags) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         // Future versions may append further parts.
-        let [number] = parse_hex(version)?;
+        let [number] = parse_lower_hex(version)?;
         if number == 0xff || (number == 0 && parts.next().is_some()) {
             return None;
         }
-        let [_] = parse_hex(flags)?;
-        let context = Self { trace: parse_hex(trace)?, span: parse_hex(span)? };
+        let [_] = parse_lower_hex(flags)?;
+        let context = Self { trace: parse_lower_hex(trace)?, span: parse_lower_hex(span)? };
         (context.trace != [0; 16] && context.span != [0; 8]).then_some(context)
     }
 
@@ -78,26 +78,13 @@ impl fmt::Display for TraceContext {
 /// Returns some bytes of a digest, never all zero.
 fn nonzero_prefix<const N: usize>(digest: &[u8; 32], from: usize) -> [u8; N] {
     let mut bytes = [0; N];
-    for (target, source) in bytes.iter_mut().zip(digest.iter().skip(from)) {
-        *target = *source;
-    }
-    if bytes == [0; N] {
-        bytes = [1; N];
-    }
-    bytes
+    bytes.copy_from_slice(&digest[from..from + N]);
+    if bytes == [0; N] { [1; N] } else { bytes }
 }
 
 /// Parses lower-case hexadecimal digits.
-fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() != 2 * N || !text.bytes().all(is_digit) {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (index, target) in bytes.iter_mut().enumerate() {
-        *target = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(bytes)
+fn parse_lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    parse_hex(text).filter(|_| !text.bytes().any(|byte| byte.is_ascii_uppercase()))
 }
 
 fn to_hex(bytes: &[u8]) -> String {

@@ -2,10 +2,12 @@
 
 use crate::string_enum::string_enum;
 
-/// Declares the codes and includes the documentation page of each. A code without a page does not
-/// compile.
+/// Declares the codes with their properties, and includes the documentation page of each. A code
+/// without a page does not compile.
 macro_rules! error_codes {
-    ($( $variant:ident = $text:literal, )+) => {
+    ($(
+        $variant:ident = $text:literal: $status:literal, $title:literal, $retry:ident, $effects:ident;
+    )+) => {
         string_enum! {
             /// Code of a failed request. The same in the API, the CLI and the documentation.
             pub enum ErrorCode("an error code") {
@@ -29,50 +31,59 @@ macro_rules! error_codes {
                     $( Self::$variant => concat!("urn:noetl:error:", $text), )+
                 }
             }
+
+            /// HTTP status, title, retry advice and side effects.
+            const fn error_properties(self) -> (u16, &'static str, RetryAdvice, SideEffects) {
+                match self {
+                    $( Self::$variant =>
+                        ($status, $title, RetryAdvice::$retry, SideEffects::$effects), )+
+                }
+            }
         }
     };
 }
 
 error_codes! {
-    BadJson = "bad_json",
-    BadQuery = "bad_query",
-    BadId = "bad_id",
-    YamlSyntax = "yaml_syntax",
-    OutOfRange = "out_of_range",
-    Unauthenticated = "unauthenticated",
-    TokenExpired = "token_expired",
-    Forbidden = "forbidden",
-    NotLeaseHolder = "not_lease_holder",
-    WrongRegion = "wrong_region",
-    NotFound = "not_found",
-    MethodNotAllowed = "method_not_allowed",
-    VersionConflict = "version_conflict",
-    AlreadyTerminal = "already_terminal",
-    AlreadyDecided = "already_decided",
-    ActiveClaim = "active_claim",
-    StaleAttempt = "stale_attempt",
-    IdConflict = "id_conflict",
-    InFlight = "in_flight",
-    OwnedByOther = "owned_by_other",
-    DigestMismatch = "digest_mismatch",
-    Paused = "paused",
-    RetentionDropped = "retention_dropped",
-    TooLarge = "too_large",
-    UnsupportedMedia = "unsupported_media",
-    Validation = "validation",
-    IdempotencyMismatch = "idempotency_mismatch",
-    DedupMismatch = "dedup_mismatch",
-    IllegalTransition = "illegal_transition",
-    RateLimited = "rate_limited",
-    QuotaExceeded = "quota_exceeded",
-    Internal = "internal",
-    NotSupported = "not_supported",
-    UpstreamFailed = "upstream_failed",
-    StoreUnavailable = "store_unavailable",
-    PoolSaturated = "pool_saturated",
-    DiskFull = "disk_full",
-    NotReady = "not_ready",
-    Timeout = "timeout",
+    BadJson = "bad_json": 400, "Body is not valid JSON", Never, None;
+    BadQuery = "bad_query": 400, "Bad query parameter", Never, None;
+    BadId = "bad_id": 400, "Invalid id", Never, None;
+    YamlSyntax = "yaml_syntax": 400, "Document is not valid YAML", Never, None;
+    OutOfRange = "out_of_range": 400, "Value out of range", Never, None;
+    Unauthenticated = "unauthenticated": 401, "Authentication required", Never, None;
+    TokenExpired = "token_expired": 401, "Token has expired", Never, None;
+    Forbidden = "forbidden": 403, "Not allowed", Never, None;
+    NotLeaseHolder = "not_lease_holder": 403, "Not the holder of the lease", Never, None;
+    WrongRegion = "wrong_region": 403, "Secret may not leave its region", Never, None;
+    NotFound = "not_found": 404, "Not found", Never, None;
+    MethodNotAllowed = "method_not_allowed": 405, "Method not allowed", Never, None;
+    VersionConflict = "version_conflict": 409, "Execution was modified concurrently", Never, None;
+    AlreadyTerminal = "already_terminal": 409, "Already ended", Never, None;
+    AlreadyDecided = "already_decided": 409, "Already decided", Never, None;
+    ActiveClaim = "active_claim": 409, "Claimed by another worker", Never, None;
+    StaleAttempt = "stale_attempt": 409, "Attempt is out of date", Never, None;
+    IdConflict = "id_conflict": 409, "Id is already in use", Never, None;
+    InFlight = "in_flight": 409, "First request is still running", Later, None;
+    OwnedByOther = "owned_by_other": 409, "Owned by another holder", Later, None;
+    DigestMismatch = "digest_mismatch": 409, "Content differs", Never, None;
+    Paused = "paused": 409, "Execution is paused", Never, None;
+    RetentionDropped = "retention_dropped": 410, "Deleted by retention", Never, None;
+    TooLarge = "too_large": 413, "Too large", Never, None;
+    UnsupportedMedia = "unsupported_media": 415, "Unsupported media type", Never, None;
+    Validation = "validation": 422, "Request is not valid", Never, None;
+    IdempotencyMismatch = "idempotency_mismatch": 422, "Idempotency key was used for another request", Never, None;
+    DedupMismatch = "dedup_mismatch": 422, "Dedup key was used for another message", Never, None;
+    IllegalTransition = "illegal_transition": 422, "Not possible in this state", Never, None;
+    RateLimited = "rate_limited": 429, "Too many requests", Later, None;
+    QuotaExceeded = "quota_exceeded": 429, "Quota exceeded", Later, None;
+    Internal = "internal": 500, "Internal error", Never, Unknown;
+    NotSupported = "not_supported": 501, "Not supported", Never, None;
+    UpstreamFailed = "upstream_failed": 502, "Upstream system failed", Later, Unknown;
+    // The connection can break between the commit and its response.
+    StoreUnavailable = "store_unavailable": 503, "Store is not available", Later, Unknown;
+    PoolSaturated = "pool_saturated": 503, "Server is at capacity", Later, None;
+    DiskFull = "disk_full": 503, "Disk is full", Later, None;
+    NotReady = "not_ready": 503, "Server is not ready", Later, None;
+    Timeout = "timeout": 504, "Request timed out", Later, Unknown;
 }
 
 /// Retry advice for a client.
@@ -117,56 +128,6 @@ impl ErrorCode {
     /// True if the response carries a `Retry-After` header.
     pub const fn has_retry_after(self) -> bool {
         matches!(self, Self::InFlight) || matches!(self.http_status(), 429 | 503)
-    }
-
-    const fn error_properties(self) -> (u16, &'static str, RetryAdvice, SideEffects) {
-        use RetryAdvice::{Later, Never};
-        // In this function, `None` is not the variant of `Option`.
-        use SideEffects::{None, Unknown};
-        match self {
-            Self::BadJson => (400, "Body is not valid JSON", Never, None),
-            Self::BadQuery => (400, "Bad query parameter", Never, None),
-            Self::BadId => (400, "Invalid id", Never, None),
-            Self::YamlSyntax => (400, "Document is not valid YAML", Never, None),
-            Self::OutOfRange => (400, "Value out of range", Never, None),
-            Self::Unauthenticated => (401, "Authentication required", Never, None),
-            Self::TokenExpired => (401, "Token has expired", Never, None),
-            Self::Forbidden => (403, "Not allowed", Never, None),
-            Self::NotLeaseHolder => (403, "Not the holder of the lease", Never, None),
-            Self::WrongRegion => (403, "Secret may not leave its region", Never, None),
-            Self::NotFound => (404, "Not found", Never, None),
-            Self::MethodNotAllowed => (405, "Method not allowed", Never, None),
-            Self::VersionConflict => (409, "Execution was modified concurrently", Never, None),
-            Self::AlreadyTerminal => (409, "Already ended", Never, None),
-            Self::AlreadyDecided => (409, "Already decided", Never, None),
-            Self::ActiveClaim => (409, "Claimed by another worker", Never, None),
-            Self::StaleAttempt => (409, "Attempt is out of date", Never, None),
-            Self::IdConflict => (409, "Id is already in use", Never, None),
-            Self::InFlight => (409, "First request is still running", Later, None),
-            Self::OwnedByOther => (409, "Owned by another holder", Later, None),
-            Self::DigestMismatch => (409, "Content differs", Never, None),
-            Self::Paused => (409, "Execution is paused", Never, None),
-            Self::RetentionDropped => (410, "Deleted by retention", Never, None),
-            Self::TooLarge => (413, "Too large", Never, None),
-            Self::UnsupportedMedia => (415, "Unsupported media type", Never, None),
-            Self::Validation => (422, "Request is not valid", Never, None),
-            Self::IdempotencyMismatch => {
-                (422, "Idempotency key was used for another request", Never, None)
-            }
-            Self::DedupMismatch => (422, "Dedup key was used for another message", Never, None),
-            Self::IllegalTransition => (422, "Not possible in this state", Never, None),
-            Self::RateLimited => (429, "Too many requests", Later, None),
-            Self::QuotaExceeded => (429, "Quota exceeded", Later, None),
-            Self::Internal => (500, "Internal error", Never, Unknown),
-            Self::NotSupported => (501, "Not supported", Never, None),
-            Self::UpstreamFailed => (502, "Upstream system failed", Later, Unknown),
-            // The connection can break between the commit and its response.
-            Self::StoreUnavailable => (503, "Store is not available", Later, Unknown),
-            Self::PoolSaturated => (503, "Server is at capacity", Later, None),
-            Self::DiskFull => (503, "Disk is full", Later, None),
-            Self::NotReady => (503, "Server is not ready", Later, None),
-            Self::Timeout => (504, "Request timed out", Later, Unknown),
-        }
     }
 }
 

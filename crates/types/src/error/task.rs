@@ -53,33 +53,17 @@ string_enum! {
 impl TaskErrorKind {
     /// True if a retry can help, unless the error itself states otherwise.
     pub const fn is_retryable(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Connection
-            | Self::Timeout
-            | Self::RateLimit
-            | Self::ServerError
-            | Self::DbConnection
-            | Self::DbDeadlock
-            | Self::DbTimeout
-            | Self::Lost => true,
-            Self::Auth
-            | Self::NotFound
-            | Self::ClientError
-            | Self::Schema
-            | Self::Parse
-            | Self::Transform
-            | Self::DbConstraint
-            | Self::DbError
-            | Self::StorageQuota
-            | Self::StorageAccess
-            | Self::Template
-            | Self::Routing
-            | Self::Limit
-            | Self::Child
-            | Self::Cancelled
-            | Self::Unsupported
-            | Self::Unknown => false,
-        }
+                | Self::Timeout
+                | Self::RateLimit
+                | Self::ServerError
+                | Self::DbConnection
+                | Self::DbDeadlock
+                | Self::DbTimeout
+                | Self::Lost
+        )
     }
 
     /// Returns the kind for an HTTP error status; `None` for a status that is not an error.

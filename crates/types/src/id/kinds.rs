@@ -5,6 +5,7 @@ use std::fmt;
 use super::machine::MachineId;
 use super::snowflake::{IdError, Snowflake};
 use crate::json::Json;
+use crate::text::display_inner;
 use crate::time::Timestamp;
 
 /// Common interface of all typed ids.
@@ -58,17 +59,7 @@ macro_rules! id {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({})"), self.0)
-            }
-        }
+        display_inner!($name);
 
         impl std::str::FromStr for $name {
             type Err = IdError;
@@ -99,25 +90,13 @@ macro_rules! id {
         }
 
         #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::id_schema(generator)
-            }
-        }
+        crate::schema::inline_schema!($name, |generator| crate::schema::id_schema(generator));
     };
 }
 
-/// Declares a typed id that the generator produces.
-macro_rules! snowflake_id {
-    ($(#[$meta:meta])* pub struct $name:ident($kind:literal)) => {
+/// Declares typed ids that the generator produces.
+macro_rules! snowflake_ids {
+    ($( $(#[$meta:meta])* pub struct $name:ident($kind:literal); )+) => {$(
         id! {
             $(#[$meta])*
             pub struct $name($kind)
@@ -139,77 +118,38 @@ macro_rules! snowflake_id {
                 self.0.machine()
             }
         }
-    };
+    )+};
 }
 
-snowflake_id! {
+snowflake_ids! {
     /// Id of an execution.
-    pub struct ExecutionId("execution id")
-}
-
-snowflake_id! {
+    pub struct ExecutionId("execution id");
     /// Id of an event. Unique together with its execution.
-    pub struct EventId("event id")
-}
-
-snowflake_id! {
+    pub struct EventId("event id");
     /// Id of a command: the id of the event that issued it.
-    pub struct CommandId("command id")
-}
-
-snowflake_id! {
+    pub struct CommandId("command id");
     /// Id of one version of a document in the catalog.
-    pub struct CatalogId("catalog id")
-}
-
-snowflake_id! {
+    pub struct CatalogId("catalog id");
     /// Id of a credential.
-    pub struct CredentialId("credential id")
-}
-
-snowflake_id! {
+    pub struct CredentialId("credential id");
     /// Id of an entry of the keychain cache.
-    pub struct KeychainId("keychain id")
-}
-
-snowflake_id! {
+    pub struct KeychainId("keychain id");
     /// Id of a schedule.
-    pub struct ScheduleId("schedule id")
-}
-
-snowflake_id! {
+    pub struct ScheduleId("schedule id");
     /// Id of a subscription. Its first log is the execution with the same number.
-    pub struct SubscriptionId("subscription id")
-}
-
-snowflake_id! {
+    pub struct SubscriptionId("subscription id");
     /// Id of a registered server, worker pool or broker.
-    pub struct RuntimeId("runtime id")
-}
-
-snowflake_id! {
+    pub struct RuntimeId("runtime id");
     /// Id of a stored result.
-    pub struct ResultId("result id")
-}
-
-snowflake_id! {
+    pub struct ResultId("result id");
     /// Id of an API token.
-    pub struct TokenId("token id")
-}
-
-snowflake_id! {
+    pub struct TokenId("token id");
     /// Id of an audit log entry.
-    pub struct AuditId("audit id")
-}
-
-snowflake_id! {
+    pub struct AuditId("audit id");
     /// Id of a signal.
-    pub struct SignalId("signal id")
-}
-
-snowflake_id! {
+    pub struct SignalId("signal id");
     /// Id of a rejected row in quarantine.
-    pub struct QuarantineId("quarantine id")
+    pub struct QuarantineId("quarantine id");
 }
 
 id! {

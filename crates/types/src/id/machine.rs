@@ -1,9 +1,8 @@
 //! The machine number in generated ids.
 
-use std::fmt;
 use std::str::FromStr;
 
-use crate::text::excerpt;
+use crate::text::{display_inner, excerpt};
 
 /// Number of a machine, 0..=1023. Must be unique among the processes that generate ids at the same
 /// time.
@@ -57,17 +56,7 @@ impl FromStr for MachineId {
     }
 }
 
-impl fmt::Display for MachineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for MachineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MachineId({})", self.0)
-    }
-}
+display_inner!(MachineId);
 
 #[cfg(test)]
 mod tests {

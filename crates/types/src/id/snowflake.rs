@@ -1,12 +1,11 @@
 //! The layout of ids: 41 bits of milliseconds since 2024, 10 bits of machine, 12 bits of sequence.
 
-use std::fmt;
 use std::num::NonZeroI64;
 use std::str::FromStr;
 
 use super::machine::MachineId;
 use crate::json::Json;
-use crate::text::excerpt;
+use crate::text::{display_inner, excerpt};
 use crate::time::Timestamp;
 
 /// Start of ids in milliseconds since the Unix epoch: 2024-01-01T00:00:00Z.
@@ -95,24 +94,12 @@ impl Snowflake {
             Json::Int(number) => Self::new(*number),
             Json::Str(text) => Self::parse(text),
             Json::UInt(_) | Json::Float(_) => Err(IdError::Text(value.to_string())),
-            Json::Null | Json::Bool(_) | Json::List(_) | Json::Map(_) => {
-                Err(IdError::Type(value.type_name()))
-            }
+            _ => Err(IdError::Type(value.type_name())),
         }
     }
 }
 
-impl fmt::Display for Snowflake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Snowflake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Snowflake({})", self.0)
-    }
-}
+display_inner!(Snowflake);
 
 impl FromStr for Snowflake {
     type Err = IdError;

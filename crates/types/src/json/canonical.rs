@@ -5,40 +5,75 @@
 //! first.
 
 use super::value::Json;
+use crate::event::EventName;
+use crate::status::StatusName;
+use crate::text::Text;
 
 /// Types that can be written as canonical JSON.
 pub trait WriteCanonical {
     /// Appends the canonical text of `self`.
     fn write_canonical(&self, writer: &mut CanonicalWriter);
+
+    /// True if an object omits a field with this value.
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+/// `None` is omitted.
+impl<T: WriteCanonical> WriteCanonical for Option<T> {
+    fn write_canonical(&self, writer: &mut CanonicalWriter) {
+        match self {
+            Some(value) => value.write_canonical(writer),
+            None => writer.write_null(),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T: WriteCanonical> WriteCanonical for Vec<T> {
+    fn write_canonical(&self, writer: &mut CanonicalWriter) {
+        writer.write_list(self, |writer, item| item.write_canonical(writer));
+    }
 }
 
 /// Buffer of canonical text.
 #[derive(Debug, Default)]
 pub struct CanonicalWriter {
-    text: Vec<u8>,
+    text: String,
 }
 
 /// Returns the canonical bytes of a value.
 pub fn to_canonical(value: &(impl WriteCanonical + ?Sized)) -> Vec<u8> {
-    let mut writer = CanonicalWriter::default();
+    let mut text = String::new();
+    push_canonical(value, &mut text);
+    text.into_bytes()
+}
+
+/// Appends the canonical text of a value.
+pub fn push_canonical(value: &(impl WriteCanonical + ?Sized), text: &mut String) {
+    let mut writer = CanonicalWriter { text: std::mem::take(text) };
     value.write_canonical(&mut writer);
-    writer.into_bytes()
+    *text = writer.text;
 }
 
 impl CanonicalWriter {
     /// Creates a writer with capacity for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { text: Vec::with_capacity(bytes) }
+        Self { text: String::with_capacity(bytes) }
     }
 
     /// Returns the text written so far.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.text
+        self.text.into_bytes()
     }
 
     /// Returns a view of the text written so far.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.text
+        self.text.as_bytes()
     }
 
     /// Clears the text and keeps the allocated buffer.
@@ -46,19 +81,14 @@ impl CanonicalWriter {
         self.text.clear();
     }
 
-    /// Appends bytes that are already canonical text, or a part of it.
-    pub(crate) fn write_raw(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
-    }
-
     /// Writes `null`.
     pub fn write_null(&mut self) {
-        self.text.extend_from_slice(b"null");
+        self.text.push_str("null");
     }
 
     /// Writes a bool.
     pub fn write_bool(&mut self, value: bool) {
-        self.text.extend_from_slice(if value { b"true" } else { b"false" });
+        self.text.push_str(if value { "true" } else { "false" });
     }
 
     /// Writes a signed integer as exact digits.
@@ -73,30 +103,29 @@ impl CanonicalWriter {
 
     /// Writes a finite number that is not a 64-bit integer.
     fn write_float(&mut self, value: f64) {
-        self.text.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
+        self.text.push_str(ryu_js::Buffer::new().format_finite(value));
     }
 
     /// Writes a string with the escapes of RFC 8785: the short ones, and `\u00xx` for other control
     /// characters.
     pub fn write_text(&mut self, value: &str) {
-        self.text.push(b'"');
-        let bytes = value.as_bytes();
+        self.text.push('"');
         let mut clean_from = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
+        for (at, byte) in value.bytes().enumerate() {
             if byte >= 0x20 && byte != b'"' && byte != b'\\' {
                 continue;
             }
-            self.text.extend_from_slice(&bytes[clean_from..at]);
+            self.text.push_str(&value[clean_from..at]);
             clean_from = at + 1;
             self.write_escape(byte);
         }
-        self.text.extend_from_slice(&bytes[clean_from..]);
-        self.text.push(b'"');
+        self.text.push_str(&value[clean_from..]);
+        self.text.push('"');
     }
 
-    /// Writes text that already is the canonical form of a value.
+    /// Writes text that already is canonical, or a part of it.
     pub fn write_canonical_text(&mut self, text: &str) {
-        self.text.extend_from_slice(text.as_bytes());
+        self.text.push_str(text);
     }
 
     /// Writes a list, with `write` for each item.
@@ -105,42 +134,37 @@ impl CanonicalWriter {
         items: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T),
     ) {
-        self.text.push(b'[');
+        self.text.push('[');
         for (index, item) in items.into_iter().enumerate() {
             if index > 0 {
-                self.text.push(b',');
+                self.text.push(',');
             }
             write(self, item);
         }
-        self.text.push(b']');
+        self.text.push(']');
     }
 
     /// Starts an object. Its fields must be written in sorted order.
     pub fn begin_object(&mut self) -> CanonicalObject<'_> {
-        self.text.push(b'{');
+        self.text.push('{');
         CanonicalObject { writer: self, is_empty: true, last_key: None }
     }
 
     fn write_escape(&mut self, byte: u8) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         match byte {
-            b'"' => self.text.extend_from_slice(b"\\\""),
-            b'\\' => self.text.extend_from_slice(b"\\\\"),
-            0x08 => self.text.extend_from_slice(b"\\b"),
-            b'\t' => self.text.extend_from_slice(b"\\t"),
-            b'\n' => self.text.extend_from_slice(b"\\n"),
-            0x0c => self.text.extend_from_slice(b"\\f"),
-            b'\r' => self.text.extend_from_slice(b"\\r"),
-            control => {
-                self.text.extend_from_slice(b"\\u00");
-                self.text.push(HEX[usize::from(control >> 4)]);
-                self.text.push(HEX[usize::from(control & 0xf)]);
-            }
+            b'"' => self.text.push_str("\\\""),
+            b'\\' => self.text.push_str("\\\\"),
+            0x08 => self.text.push_str("\\b"),
+            b'\t' => self.text.push_str("\\t"),
+            b'\n' => self.text.push_str("\\n"),
+            0x0c => self.text.push_str("\\f"),
+            b'\r' => self.text.push_str("\\r"),
+            control => self.text.push_str(&format!("\\u{control:04x}")),
         }
     }
 
     fn write_digits(&mut self, value: impl itoa::Integer) {
-        self.text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.text.push_str(itoa::Buffer::new().format(value));
     }
 }
 
@@ -166,24 +190,18 @@ impl CanonicalObject<'_> {
             self.last_key = Some(key.to_owned());
         }
         if !self.is_empty {
-            self.writer.text.push(b',');
+            self.writer.text.push(',');
         }
         self.is_empty = false;
         self.writer.write_text(key);
-        self.writer.text.push(b':');
+        self.writer.text.push(':');
         self.writer
     }
 
-    /// Writes a field.
+    /// Writes a field, unless its value is absent.
     pub fn write_field(&mut self, key: &str, value: &(impl WriteCanonical + ?Sized)) -> &mut Self {
-        value.write_canonical(self.write_key(key));
-        self
-    }
-
-    /// Writes a field if it is present.
-    pub fn write_optional<T: WriteCanonical>(&mut self, key: &str, value: Option<&T>) -> &mut Self {
-        if let Some(value) = value {
-            self.write_field(key, value);
+        if !value.is_absent() {
+            value.write_canonical(self.write_key(key));
         }
         self
     }
@@ -191,7 +209,7 @@ impl CanonicalObject<'_> {
 
 impl Drop for CanonicalObject<'_> {
     fn drop(&mut self) {
-        self.writer.text.push(b'}');
+        self.writer.text.push('}');
     }
 }
 
@@ -215,39 +233,36 @@ impl WriteCanonical for Json {
     }
 }
 
-impl WriteCanonical for str {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_text(self);
-    }
+/// Implements [`WriteCanonical`] for types by an expression each.
+macro_rules! write_canonical {
+    ($( $kind:ty => |$value:ident, $writer:ident| $write:expr; )+) => {
+        $(
+            impl WriteCanonical for $kind {
+                fn write_canonical(&self, $writer: &mut CanonicalWriter) {
+                    let $value = self;
+                    $write;
+                }
+            }
+        )+
+    };
 }
 
-impl WriteCanonical for String {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_text(self);
-    }
-}
-
-impl WriteCanonical for bool {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_bool(*self);
-    }
-}
-
-impl WriteCanonical for i64 {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_int(*self);
-    }
-}
-
-impl WriteCanonical for u64 {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_uint(*self);
-    }
+write_canonical! {
+    str => |text, writer| writer.write_text(text);
+    String => |text, writer| writer.write_text(text);
+    bool => |value, writer| writer.write_bool(*value);
+    i64 => |number, writer| writer.write_int(*number);
+    u64 => |number, writer| writer.write_uint(*number);
+    Text => |text, writer| writer.write_text(text);
+    StatusName => |status, writer| writer.write_text(status.as_str());
+    EventName => |name, writer| writer.write_text(name.as_str());
 }
 
 /// Writes canonical JSON text.
 impl std::fmt::Display for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&to_canonical(self)))
+        let mut text = String::new();
+        push_canonical(self, &mut text);
+        f.write_str(&text)
     }
 }

@@ -13,7 +13,9 @@ mod value;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use canonical::{CanonicalObject, CanonicalWriter, WriteCanonical, to_canonical};
+pub use canonical::{
+    CanonicalObject, CanonicalWriter, WriteCanonical, push_canonical, to_canonical,
+};
 pub use de::{JsonParseError, parse, parse_str};
 pub use raw::{InvalidJson, JsonRef};
 pub use value::{Json, JsonMap, JsonValueError};

@@ -1,10 +1,14 @@
 //! Access to fields of a JSON value without parsing all of it.
 //!
 //! A caller that needs a few fields of a long text skips the rest: nothing is copied, and no tree
-//! is built. Skipped parts are checked only as far as needed to find their end. Parts that are read
-//! are fully checked.
+//! is built.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::de::parse_str;
 use super::value::Json;
@@ -35,14 +39,18 @@ impl<'j> JsonRef<'j> {
     /// Calls a function for every field of an object. Other values have no fields.
     pub fn for_each_field(self, mut visit: impl FnMut(&str, Self)) -> Result<(), InvalidJson> {
         match self {
-            Self::Tree(Json::Map(map)) => {
-                for (key, value) in map.iter() {
+            Self::Tree(value) => {
+                for (key, value) in value.as_map().into_iter().flatten() {
                     visit(key, Self::Tree(value));
                 }
                 Ok(())
             }
-            Self::Tree(_) => Ok(()),
-            Self::Text(text) => JsonScanner { text, at: 0 }.scan_object(visit),
+            Self::Text(text) if text.trim_start().starts_with('{') => {
+                let mut deserializer = serde_json::Deserializer::from_str(text);
+                let visited = deserializer.deserialize_map(FieldVisitor(visit));
+                visited.and_then(|()| deserializer.end()).map_err(|_| InvalidJson)
+            }
+            Self::Text(_) => self.to_json().map(drop),
         }
     }
 
@@ -137,128 +145,25 @@ fn classify_scalar(text: &str) -> ScalarText<'_> {
     }
 }
 
-/// Scanner position in a text.
-struct JsonScanner<'j> {
-    text: &'j str,
-    at: usize,
-}
+/// Visits the fields of an object.
+struct FieldVisitor<F>(F);
 
-impl<'j> JsonScanner<'j> {
-    fn scan_object(mut self, mut visit: impl FnMut(&str, JsonRef<'j>)) -> Result<(), InvalidJson> {
-        self.skip_blanks();
-        if self.peek_byte() != Some(b'{') {
-            return JsonRef::Text(self.text).to_json().map(drop);
-        }
-        self.at += 1;
-        self.skip_blanks();
-        if self.peek_byte() == Some(b'}') {
-            return self.expect_end();
-        }
-        loop {
-            self.skip_blanks();
-            let name = self.scan_string()?;
-            self.skip_blanks();
-            self.expect_byte(b':')?;
-            self.skip_blanks();
-            let value = JsonRef::Text(self.scan_value()?);
-            match name.get(1..name.len() - 1) {
-                Some(plain) if !plain.contains('\\') => visit(plain, value),
-                Some(_) | None => match parse_str(name) {
-                    Ok(Json::Str(key)) => visit(&key, value),
-                    Ok(_) | Err(_) => return Err(InvalidJson),
-                },
-            }
-            self.skip_blanks();
-            match self.peek_byte() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => return self.expect_end(),
-                Some(_) | None => return Err(InvalidJson),
-            }
-        }
+/// A key, borrowed from the text unless it has escapes.
+#[derive(Deserialize)]
+struct FieldName<'j>(#[serde(borrow)] Cow<'j, str>);
+
+impl<'j, F: FnMut(&str, JsonRef<'j>)> Visitor<'j> for FieldVisitor<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
     }
 
-    /// Requires that nothing but blanks follows the object.
-    fn expect_end(mut self) -> Result<(), InvalidJson> {
-        self.at += 1;
-        self.skip_blanks();
-        if self.at == self.text.len() { Ok(()) } else { Err(InvalidJson) }
-    }
-
-    fn peek_byte(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn expect_byte(&mut self, byte: u8) -> Result<(), InvalidJson> {
-        if self.peek_byte() != Some(byte) {
-            return Err(InvalidJson);
+    fn visit_map<A: MapAccess<'j>>(mut self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(FieldName(name)) = fields.next_key()? {
+            let value: &'j RawValue = fields.next_value()?;
+            (self.0)(&name, JsonRef::Text(value.get()));
         }
-        self.at += 1;
         Ok(())
-    }
-
-    fn skip_blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek_byte() {
-            self.at += 1;
-        }
-    }
-
-    fn slice_from(&self, from: usize) -> Result<&'j str, InvalidJson> {
-        self.text.get(from..self.at).ok_or(InvalidJson)
-    }
-
-    fn remaining_bytes(&self) -> &'j [u8] {
-        self.text.as_bytes().get(self.at..).unwrap_or_default()
-    }
-
-    /// Skips a string and returns it with its quotes.
-    fn scan_string(&mut self) -> Result<&'j str, InvalidJson> {
-        let from = self.at;
-        self.expect_byte(b'"')?;
-        loop {
-            let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
-            self.at += self.remaining_bytes().iter().position(is_end).ok_or(InvalidJson)?;
-            if self.peek_byte() == Some(b'"') {
-                self.at += 1;
-                return self.slice_from(from);
-            }
-            self.at += 2;
-        }
-    }
-
-    fn scan_value(&mut self) -> Result<&'j str, InvalidJson> {
-        let from = self.at;
-        match self.peek_byte() {
-            Some(b'"') => return self.scan_string(),
-            Some(b'{' | b'[') => self.scan_nested()?,
-            Some(_) | None => {
-                let is_end =
-                    |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
-                let rest = self.remaining_bytes();
-                self.at += rest.iter().position(is_end).unwrap_or(rest.len());
-            }
-        }
-        let value = self.slice_from(from)?;
-        if value.is_empty() { Err(InvalidJson) } else { Ok(value) }
-    }
-
-    /// Skips an object or a list of any depth.
-    fn scan_nested(&mut self) -> Result<(), InvalidJson> {
-        let mut depth = 0_usize;
-        loop {
-            let is_mark = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
-            self.at += self.remaining_bytes().iter().position(is_mark).ok_or(InvalidJson)?;
-            match self.peek_byte() {
-                Some(b'"') => {
-                    self.scan_string()?;
-                    continue;
-                }
-                Some(b'{' | b'[') => depth += 1,
-                Some(_) | None => depth -= 1,
-            }
-            self.at += 1;
-            if depth == 0 {
-                return Ok(());
-            }
-        }
     }
 }

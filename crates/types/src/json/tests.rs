@@ -171,8 +171,8 @@ fn writer_produces_canonical_text() {
     let mut object = writer.begin_object();
     object
         .write_field("a", &1_i64)
-        .write_optional("b", None::<&String>)
-        .write_optional("c", Some(&true))
+        .write_field("b", &None::<String>)
+        .write_field("c", &Some(true))
         .write_field("d", "x\"y");
     object.write_key("e").write_list([1_u64, u64::MAX], CanonicalWriter::write_uint);
     drop(object.write_key("f").begin_object());

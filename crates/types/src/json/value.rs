@@ -155,12 +155,7 @@ impl Json {
         match self {
             Self::Int(value) => u64::try_from(*value).ok(),
             Self::UInt(value) => Some(*value),
-            Self::Null
-            | Self::Bool(_)
-            | Self::Float(_)
-            | Self::Str(_)
-            | Self::List(_)
-            | Self::Map(_) => None,
+            _ => None,
         }
     }
 
@@ -171,7 +166,7 @@ impl Json {
             Self::Int(value) => Some(*value as f64),
             Self::UInt(value) => Some(*value as f64),
             Self::Float(value) => Some(*value),
-            Self::Null | Self::Bool(_) | Self::Str(_) | Self::List(_) | Self::Map(_) => None,
+            _ => None,
         }
     }
 
@@ -204,23 +199,17 @@ impl From<bool> for Json {
     }
 }
 
-impl From<i64> for Json {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
+macro_rules! from_integers {
+    ($($kind:ty),+) => {$(
+        impl From<$kind> for Json {
+            fn from(value: $kind) -> Self {
+                Self::Int(value.into())
+            }
+        }
+    )+};
 }
 
-impl From<i32> for Json {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u32> for Json {
-    fn from(value: u32) -> Self {
-        Self::Int(value.into())
-    }
-}
+from_integers!(i32, u32, i64);
 
 impl From<u64> for Json {
     fn from(value: u64) -> Self {

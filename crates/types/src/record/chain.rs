@@ -1,12 +1,11 @@
 //! The hash chain over the log of an execution. A manual edit invalidates every later link.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::event::{EventRecord, StoredEvent};
 use super::order::{ExecutionVersion, Seq};
 use crate::digest::{Digest, DigestLengthError, sha256_of_parts};
+use crate::text::display_inner;
 use crate::time::Timestamp;
 
 /// A link of the hash chain. Its text form is hexadecimal.
@@ -60,17 +59,7 @@ impl TryFrom<&[u8]> for ChainHash {
     }
 }
 
-impl fmt::Display for ChainHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for ChainHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ChainHash({})", self.0)
-    }
-}
+display_inner!(ChainHash);
 
 /// Error for a log that differs from what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -11,83 +11,75 @@ use super::order::Seq;
 use crate::digest::Digest;
 use crate::event::EventName;
 use crate::id::{CatalogId, CommandId, EventId, ExecutionId};
-use crate::json::{CanonicalWriter, Json, WriteCanonical, to_canonical};
+use crate::json::{CanonicalWriter, Json, WriteCanonical};
 use crate::name::{OrganizationId, TenantId};
 use crate::status::StatusName;
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// Form in which an event is written.
-#[derive(Clone, Copy)]
-enum EventForm<'e> {
-    /// Producer's fields, with the creation time as `timestamp`.
-    Envelope,
-    /// All columns except those that never leave the store.
-    Body(&'e EventRecord),
-}
-
-/// Writes every present field, in ascending order of names.
-fn write_fields<'e, F>(event: &'e NewEvent, form: EventForm<'e>, sink: &mut FieldSink<F>)
-where
-    F: FnMut(&'static str, FieldValue<'e>),
-{
+/// Writes every present field, in ascending order of names. The envelope has the producer's fields,
+/// with the creation time as `timestamp`. The body of a record has all columns except those that
+/// never leave the store.
+fn write_fields<'e>(
+    event: &'e NewEvent,
+    body: Option<&'e EventRecord>,
+    mut write: impl FnMut(&'static str, FieldValue<'e>),
+) {
     let projected = event.projected.as_deref().unwrap_or(&NO_PROJECTED_FIELDS);
-    let body = form.body();
-    sink.write("aggregate_id", &event.aggregate_id);
-    sink.write("aggregate_type", &event.aggregate_type);
-    sink.write("catalog_id", &event.catalog_id);
-    sink.write("causation_id", &event.causation_id);
-    sink.write("command_id", &event.command_id);
-    sink.write("context", &event.context);
-    sink.write("context_key", &projected.context_key);
-    sink.write("context_value", &projected.context_value);
-    sink.write("correlation_id", &event.correlation_id);
-    sink.write_if(body.is_some(), "created_at", &event.created_at);
-    sink.write("current_index", &projected.current_index);
-    sink.write("current_item", &projected.current_item);
-    sink.write("distributed_state", &projected.distributed_state);
-    sink.write("duration", &event.duration);
-    if let Some(record) = body {
-        sink.write("envelope_checksum", &record.envelope_checksum);
-    }
-    sink.write("error", &event.error);
-    sink.write("event_id", &event.event_id);
+    let mut put = |name: &'static str, value: Option<FieldValue<'e>>| {
+        if let Some(value) = value {
+            write(name, value);
+        }
+    };
+    put("aggregate_id", event.aggregate_id.field_value());
+    put("aggregate_type", event.aggregate_type.field_value());
+    put("catalog_id", event.catalog_id.field_value());
+    put("causation_id", event.causation_id.field_value());
+    put("command_id", event.command_id.field_value());
+    put("context", event.context.field_value());
+    put("context_key", projected.context_key.field_value());
+    put("context_value", projected.context_value.field_value());
+    put("correlation_id", event.correlation_id.field_value());
+    put("created_at", body.and(event.created_at.field_value()));
+    put("current_index", projected.current_index.field_value());
+    put("current_item", projected.current_item.field_value());
+    put("distributed_state", projected.distributed_state.field_value());
+    put("duration", event.duration.field_value());
+    put("envelope_checksum", body.and_then(|record| record.envelope_checksum.field_value()));
+    put("error", event.error.field_value());
+    put("event_id", event.event_id.field_value());
     // The envelope has the producer's time only if it differs from the creation time.
-    let has_own_time = event.event_time != event.created_at;
-    sink.write_if(body.is_some() || has_own_time, "event_time", &event.event_time);
-    sink.write("event_type", &event.event_type);
-    sink.write("execution_id", &event.execution_id);
-    sink.write("extra", &projected.extra);
-    sink.write("frame_id", &event.frame_id);
-    sink.write("idempotency_key", &event.idempotency_key);
-    if let Some(record) = body {
-        sink.write("ingest_time", &record.ingest_time);
-    }
-    sink.write("meta", &event.meta);
-    sink.write("node_id", &event.node_id);
-    sink.write("node_name", &event.node_name);
-    sink.write("node_type", &event.node_type);
-    sink.write("organization_id", &event.organization_id);
-    sink.write("parent_event_id", &event.parent_event_id);
-    sink.write("parent_execution_id", &event.parent_execution_id);
-    sink.write("payload_ref", &event.payload_ref);
-    sink.write("prev_event_id", &event.prev_event_id);
-    sink.write("producer", &event.producer);
-    sink.write("result", &event.result);
-    sink.write("schema_name", &event.schema_name);
-    sink.write("schema_version", &event.schema_version);
-    if let Some(record) = body {
-        sink.write("seq", &record.seq);
-    }
-    sink.write("stack_trace", &event.stack_trace);
-    sink.write("stage_id", &event.stage_id);
-    sink.write("status", &event.status);
-    sink.write("stream_id", &event.stream_id);
-    sink.write("stream_version", &event.stream_version);
-    sink.write("tenant_id", &event.tenant_id);
-    sink.write_if(body.is_none(), "timestamp", &event.created_at);
-    sink.write("trace_component", &projected.trace_component);
-    sink.write("worker_id", &event.worker_id);
+    let has_own_time = body.is_some() || event.event_time != event.created_at;
+    put("event_time", event.event_time.field_value().filter(|_| has_own_time));
+    put("event_type", event.event_type.field_value());
+    put("execution_id", event.execution_id.field_value());
+    put("extra", projected.extra.field_value());
+    put("frame_id", event.frame_id.field_value());
+    put("idempotency_key", event.idempotency_key.field_value());
+    put("ingest_time", body.and_then(|record| record.ingest_time.field_value()));
+    put("meta", event.meta.field_value());
+    put("node_id", event.node_id.field_value());
+    put("node_name", event.node_name.field_value());
+    put("node_type", event.node_type.field_value());
+    put("organization_id", event.organization_id.field_value());
+    put("parent_event_id", event.parent_event_id.field_value());
+    put("parent_execution_id", event.parent_execution_id.field_value());
+    put("payload_ref", event.payload_ref.field_value());
+    put("prev_event_id", event.prev_event_id.field_value());
+    put("producer", event.producer.field_value());
+    put("result", event.result.field_value());
+    put("schema_name", event.schema_name.field_value());
+    put("schema_version", event.schema_version.field_value());
+    put("seq", body.and_then(|record| record.seq.field_value()));
+    put("stack_trace", event.stack_trace.field_value());
+    put("stage_id", event.stage_id.field_value());
+    put("status", event.status.field_value());
+    put("stream_id", event.stream_id.field_value());
+    put("stream_version", event.stream_version.field_value());
+    put("tenant_id", event.tenant_id.field_value());
+    put("timestamp", event.created_at.field_value().filter(|_| body.is_none()));
+    put("trace_component", projected.trace_component.field_value());
+    put("worker_id", event.worker_id.field_value());
 }
 
 static NO_PROJECTED_FIELDS: ProjectedFields = ProjectedFields {
@@ -99,32 +91,6 @@ static NO_PROJECTED_FIELDS: ProjectedFields = ProjectedFields {
     trace_component: None,
     extra: None,
 };
-
-impl<'e> EventForm<'e> {
-    fn body(self) -> Option<&'e EventRecord> {
-        match self {
-            Self::Envelope => None,
-            Self::Body(record) => Some(record),
-        }
-    }
-}
-
-/// Receiver of the fields.
-struct FieldSink<F>(F);
-
-impl<'e, F: FnMut(&'static str, FieldValue<'e>)> FieldSink<F> {
-    fn write(&mut self, name: &'static str, field: &'e impl EventField) {
-        if let Some(value) = field.to_field_value() {
-            (self.0)(name, value);
-        }
-    }
-
-    fn write_if(&mut self, condition: bool, name: &'static str, field: &'e impl EventField) {
-        if condition {
-            self.write(name, field);
-        }
-    }
-}
 
 /// Value of a field.
 enum FieldValue<'e> {
@@ -138,12 +104,12 @@ enum FieldValue<'e> {
 
 /// Types of event fields. An absent field has no value.
 trait EventField {
-    fn to_field_value(&self) -> Option<FieldValue<'_>>;
+    fn field_value(&self) -> Option<FieldValue<'_>>;
 }
 
 impl<T: EventField> EventField for Option<T> {
-    fn to_field_value(&self) -> Option<FieldValue<'_>> {
-        self.as_ref().and_then(EventField::to_field_value)
+    fn field_value(&self) -> Option<FieldValue<'_>> {
+        self.as_ref()?.field_value()
     }
 }
 
@@ -152,7 +118,7 @@ macro_rules! fields {
     ($( $kind:ty => |$field:ident| $value:expr; )+) => {
         $(
             impl EventField for $kind {
-                fn to_field_value(&self) -> Option<FieldValue<'_>> {
+                fn field_value(&self) -> Option<FieldValue<'_>> {
                     let $field = self;
                     Some($value)
                 }
@@ -180,7 +146,7 @@ fields! {
 }
 
 impl EventField for Json {
-    fn to_field_value(&self) -> Option<FieldValue<'_>> {
+    fn field_value(&self) -> Option<FieldValue<'_>> {
         (!self.is_null()).then_some(FieldValue::Json(self))
     }
 }
@@ -211,34 +177,27 @@ impl Serialize for FieldValue<'_> {
     }
 }
 
-fn write_event_form<'e>(event: &'e NewEvent, form: EventForm<'e>, writer: &mut CanonicalWriter) {
+fn write_object(event: &NewEvent, body: Option<&EventRecord>, writer: &mut CanonicalWriter) {
     let mut object = writer.begin_object();
-    let mut sink = FieldSink(|name, value: FieldValue<'e>| {
+    write_fields(event, body, |name, value| {
         object.write_field(name, &value);
     });
-    write_fields(event, form, &mut sink);
-}
-
-struct EventEnvelope<'e>(&'e NewEvent);
-
-impl WriteCanonical for EventEnvelope<'_> {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        write_event_form(self.0, EventForm::Envelope, writer);
-    }
 }
 
 impl NewEvent {
     /// Returns the canonical envelope: only the producer's fields, without nulls, with defaults
     /// filled in and times as instants.
     pub fn to_envelope(&self) -> Vec<u8> {
-        to_canonical(&EventEnvelope(self))
+        let mut writer = CanonicalWriter::default();
+        write_object(self, None, &mut writer);
+        writer.into_bytes()
     }
 }
 
 /// Writes the body that streams and exports carry. The bytes depend only on the event.
 impl WriteCanonical for EventRecord {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        write_event_form(&self.event, EventForm::Body(self), writer);
+        write_object(&self.event, Some(self), writer);
     }
 }
 
@@ -246,12 +205,11 @@ impl Serialize for EventRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let mut outcome = Ok(());
-        let mut sink = FieldSink(|name, value: FieldValue<'_>| {
+        write_fields(&self.event, Some(self), |name, value| {
             if outcome.is_ok() {
                 outcome = map.serialize_entry(name, &value);
             }
         });
-        write_fields(&self.event, EventForm::Body(self), &mut sink);
         outcome?;
         map.end()
     }

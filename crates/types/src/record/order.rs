@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::text::display_inner;
+
 /// Sequence number of an event in its execution: 1, 2, 3 and so on without gaps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(i64);
@@ -38,17 +40,7 @@ impl Seq {
     }
 }
 
-impl fmt::Display for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seq({})", self.0)
-    }
-}
+display_inner!(Seq);
 
 impl Serialize for Seq {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::base64_forms::base64_forms;
+use super::MIN_SECRET_CHARS;
 use super::encodings::PatternMatcher;
 
 /// Bytes that start an escaped character.
@@ -15,13 +15,13 @@ pub(super) struct SecretPatterns {
     /// Sorted by bytes, so that patterns with a common prefix are adjacent.
     sorted: Vec<Arc<str>>,
     /// Bytes that an occurrence of a pattern may begin with, in any encoding.
-    first_bytes: ByteSet,
+    first_bytes: [bool; 256],
 }
 
 impl SecretPatterns {
     /// Builds the patterns of some secrets.
     pub(super) fn from_secrets(secrets: &BTreeSet<Arc<str>>) -> Self {
-        let mut first_bytes = ByteSet::default();
+        let mut first_bytes = [false; 256];
         let mut sorted = Vec::with_capacity(secrets.len() * 7);
         for secret in secrets {
             sorted.push(Arc::clone(secret));
@@ -31,7 +31,7 @@ impl SecretPatterns {
         sorted.dedup();
         let firsts = sorted.iter().filter_map(|pattern| pattern.bytes().next());
         for byte in firsts.chain(ESCAPE_START_BYTES) {
-            first_bytes.insert(byte);
+            first_bytes[usize::from(byte)] = true;
         }
         Self { sorted, first_bytes }
     }
@@ -42,7 +42,7 @@ impl SecretPatterns {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut matcher = PatternMatcher::new(text, &self.sorted, may_be_truncated);
         for (start, byte) in text.bytes().enumerate() {
-            if !self.first_bytes.contains(byte) {
+            if !self.first_bytes[usize::from(byte)] {
                 continue;
             }
             let Some(end) = matcher.match_end(start) else {
@@ -60,16 +60,32 @@ impl SecretPatterns {
     }
 }
 
-/// A set of bytes.
-#[derive(Clone, Copy, Default)]
-struct ByteSet([u64; 4]);
+/// Returns the base64 forms of a secret, alone or inside longer data, in both alphabets. Preceding
+/// data shifts the secret by 0, 1 or 2 bytes, and the characters at both edges contain bits of
+/// adjacent bytes. The characters in between do not depend on the adjacent data.
+fn base64_forms(bytes: &[u8]) -> impl Iterator<Item = String> {
+    let shifted = (0..3).map(move |shift| {
+        let mut padded = vec![0; shift];
+        padded.extend(bytes);
+        let first = (shift * 8).div_ceil(6);
+        let last = padded.len() * 8 / 6;
+        to_sextets(&padded).take(last).skip(first).collect::<Vec<usize>>()
+    });
+    let long_enough = shifted.filter(|sextets| sextets.len() >= MIN_SECRET_CHARS);
+    long_enough.flat_map(|sextets| {
+        ["+/", "-_"].map(|ends| {
+            let alphabet: Vec<char> =
+                ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(ends.chars()).collect();
+            sextets.iter().map(|sextet| alphabet[*sextet]).collect()
+        })
+    })
+}
 
-impl ByteSet {
-    fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
-    }
-
-    fn contains(self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
-    }
+/// Splits bytes into 6-bit numbers. Missing bits at the end are zero.
+pub(super) fn to_sextets(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    bytes.chunks(3).flat_map(|chunk| {
+        let byte = |index: usize| usize::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        [18, 12, 6, 0].map(|shift| bits >> shift & 63)
+    })
 }

@@ -64,7 +64,7 @@ fn is_plain_name(value: &Json) -> bool {
             text.len() <= MAX_PUBLIC_VALUE_LEN && text.bytes().all(is_name_byte)
         }
         Json::Int(_) | Json::UInt(_) => true,
-        Json::Null | Json::Bool(_) | Json::Float(_) | Json::List(_) | Json::Map(_) => false,
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::base64_forms::to_sextets;
+use super::patterns::to_sextets;
 use super::*;
 
 fn build_secrets(texts: &[&str]) -> SecretSet {

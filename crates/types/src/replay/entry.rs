@@ -3,11 +3,58 @@
 //! Ids in entries are strings, and event ids are numbers. The fields of each entry are in
 //! alphabetical order.
 
-use super::field::{EventNumber, entry};
+use serde::{Deserialize, Serialize};
+
 use crate::event::EventName;
-use crate::json::Json;
+use crate::id::{EventId, as_number};
+use crate::json::{CanonicalWriter, Json, WriteCanonical};
 use crate::status::StatusName;
 use crate::text::Text;
+
+/// Id of an event that is serialized as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventNumber(#[serde(with = "as_number")] pub EventId);
+
+impl WriteCanonical for EventNumber {
+    fn write_canonical(&self, writer: &mut CanonicalWriter) {
+        writer.write_int(self.0.get());
+    }
+}
+
+/// Declares an entry. Its fields must be in alphabetical order, which is the order of the canonical
+/// form. Absent fields are omitted there and on the wire.
+macro_rules! entry {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $( $(#[$field_meta:meta])* pub $field:ident: $kind:ty, )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub struct $name {
+            $(
+                $(#[$field_meta])*
+                #[serde(skip_serializing_if = "WriteCanonical::is_absent")]
+                pub $field: $kind,
+            )+
+        }
+
+        impl WriteCanonical for $name {
+            fn write_canonical(&self, writer: &mut CanonicalWriter) {
+                let mut object = writer.begin_object();
+                $(
+                    // A field named by a Rust keyword has the prefix `r#`.
+                    let name = stringify!($field);
+                    let name = name.strip_prefix("r#").unwrap_or(name);
+                    object.write_field(name, &self.$field);
+                )+
+            }
+        }
+    };
+}
 
 entry! {
     /// The execution as a whole.

@@ -5,15 +5,13 @@
 
 mod checksum;
 mod entry;
-mod field;
 mod projection;
 mod row;
 
 pub use checksum::{ProjectionChecksums, ReplayChecksums};
 pub use entry::{
-    BusinessObjectEntry, CommandEntry, ExecutionEntry, FrameEntry, LoopEntry, PayloadRef,
-    ReferenceSummary, StageEntry,
+    BusinessObjectEntry, CommandEntry, EventNumber, ExecutionEntry, FrameEntry, LoopEntry,
+    PayloadRef, ReferenceSummary, StageEntry,
 };
-pub use field::EventNumber;
 pub use projection::{ProjectionKind, ReplayedState};
 pub use row::ReplayRow;

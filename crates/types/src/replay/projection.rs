@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{
-    BusinessObjectEntry, CommandEntry, ExecutionEntry, FrameEntry, LoopEntry, StageEntry,
+    BusinessObjectEntry, CommandEntry, EventNumber, ExecutionEntry, FrameEntry, LoopEntry,
+    StageEntry,
 };
-use super::field::EventNumber;
 use crate::event::EventName;
 use crate::id::{ExecutionId, as_number};
-use crate::json::{CanonicalObject, CanonicalWriter, WriteCanonical};
 use crate::name::{OrganizationId, TenantId};
 use crate::status::{EventStatus, StatusName};
 use crate::string_enum::string_enum;
@@ -89,36 +88,5 @@ impl ReplayedState {
             business_objects: BTreeMap::new(),
             loops: BTreeMap::new(),
         }
-    }
-}
-
-impl WriteCanonical for ReplayedState {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        let mut object = writer.begin_object();
-        write_map(&mut object, "business_objects", &self.business_objects);
-        write_map(&mut object, "commands", &self.commands);
-        object
-            .write_field("event_count", &self.event_count)
-            .write_field("execution", &self.execution)
-            .write_field("execution_id", &self.execution_id.get());
-        write_map(&mut object, "frames", &self.frames);
-        object
-            .write_optional("last_event_id", self.last_event_id.as_ref())
-            .write_optional("last_event_type", self.last_event_type.as_ref());
-        write_map(&mut object, "loops", &self.loops);
-        object.write_field("organization_id", self.organization_id.as_str());
-        write_map(&mut object, "stages", &self.stages);
-        object.write_field("tenant_id", self.tenant_id.as_str());
-    }
-}
-
-fn write_map<E: WriteCanonical>(
-    object: &mut CanonicalObject<'_>,
-    name: &str,
-    map: &BTreeMap<Text, E>,
-) {
-    let mut entries = object.write_key(name).begin_object();
-    for (key, entry) in map {
-        entries.write_field(key, entry);
     }
 }

@@ -111,9 +111,7 @@ impl Millis {
             Json::Str(text) => Self::parse(text),
             Json::Int(_) | Json::UInt(_) => Self::parse(&value.to_string()),
             Json::Float(secs) => Self::from_secs_f64(*secs),
-            Json::Null | Json::Bool(_) | Json::List(_) | Json::Map(_) => {
-                Err(DurationTextError::Type(value.type_name()))
-            }
+            _ => Err(DurationTextError::Type(value.type_name())),
         }
     }
 

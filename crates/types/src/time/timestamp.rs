@@ -73,12 +73,8 @@ impl Timestamp {
     /// Returns the instant earlier by a duration, limited to [`Timestamp::MIN`].
     #[must_use]
     pub fn saturating_sub(self, duration: Millis) -> Self {
-        i64::try_from(duration.as_ms())
-            .ok()
-            .and_then(|ms| ms.checked_mul(1000))
-            .and_then(|micros| self.0.checked_sub(micros))
-            .and_then(|micros| Self::from_micros(micros).ok())
-            .unwrap_or(Self::MIN)
+        let micros = i64::try_from(duration.as_ms()).unwrap_or(i64::MAX).saturating_mul(1000);
+        Self::from_micros(self.0.saturating_sub(micros)).unwrap_or(Self::MIN)
     }
 
     /// Returns the instant later by a duration; `None` if it is out of range.
