@@ -6,14 +6,14 @@ use std::sync::Arc;
 use noetl_types::Json;
 
 use super::environment::TemplateEnvironment;
-use super::eval::{evaluate_body, is_truthy_text};
+use super::error::{RenderError, TemplateError};
+use super::eval::{evaluate_body, is_true};
 use super::facts::{NameRead, TemplateFacts};
-use super::limits::TemplateLimits;
+use super::lexer::ByteSpan;
+use super::meter::TemplateLimits;
 use super::parser::{self, ParsedTemplate, TemplatePlace};
 use super::program::{ExprKind, TemplateBody};
-use super::render_error::{EvalError, RenderError};
 use super::rendered::RenderedValue;
-use super::template_error::{TemplateError, TemplateErrorKind};
 
 /// A text that is rendered against an environment. Clones share the program.
 #[derive(Clone)]
@@ -23,9 +23,7 @@ pub struct Template {
 
 struct CompiledTemplate {
     source: Arc<str>,
-    body: TemplateBody,
-    facts: TemplateFacts,
-    slots: usize,
+    parsed: ParsedTemplate,
     one_expression: bool,
 }
 
@@ -57,12 +55,7 @@ impl Template {
     pub fn parse_with(text: &str, options: &ParseOptions) -> Result<Self, Vec<TemplateError>> {
         reject_nul(text)?;
         if !Self::has_markers(text) {
-            let body = TemplateBody::Literal(Json::from(text));
-            return Ok(Self::new(
-                text,
-                ParsedTemplate { body, facts: TemplateFacts::default(), slots: 0 },
-                false,
-            ));
+            return Ok(Self::from_literal(text, text));
         }
         let parsed = parser::parse_template(text, options.place, &options.limits)?;
         let one_expression = matches!(parsed.body, TemplateBody::Value(_));
@@ -85,12 +78,7 @@ impl Template {
         reject_nul(text)?;
         let trimmed = text.trim();
         if BOOL_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)) {
-            let body = TemplateBody::Literal(Json::from(trimmed));
-            return Ok(Self::new(
-                text,
-                ParsedTemplate { body, facts: TemplateFacts::default(), slots: 0 },
-                false,
-            ));
+            return Ok(Self::from_literal(text, trimmed));
         }
         let parsed = parser::parse_bare_expression(text, options.place, &options.limits)?;
         // A quoted text is constant, so it cannot decide a condition.
@@ -102,9 +90,14 @@ impl Template {
     }
 
     fn new(source: &str, parsed: ParsedTemplate, one_expression: bool) -> Self {
-        let ParsedTemplate { body, facts, slots } = parsed;
-        let inner = CompiledTemplate { source: source.into(), body, facts, slots, one_expression };
+        let inner = CompiledTemplate { source: source.into(), parsed, one_expression };
         Self { inner: Arc::new(inner) }
+    }
+
+    fn from_literal(source: &str, value: &str) -> Self {
+        let body = TemplateBody::Literal(Json::from(value));
+        let parsed = ParsedTemplate { body, facts: TemplateFacts::default(), slots: 0 };
+        Self::new(source, parsed, false)
     }
 
     /// The text as written.
@@ -114,7 +107,7 @@ impl Template {
 
     /// Returns true if the text has no tags and renders to itself.
     pub fn is_literal(&self) -> bool {
-        matches!(self.inner.body, TemplateBody::Literal(_))
+        matches!(self.inner.parsed.body, TemplateBody::Literal(_))
     }
 
     /// Returns true if the whole text is one expression, whose value keeps its type.
@@ -124,12 +117,12 @@ impl Template {
 
     /// Properties of the template that are known without rendering.
     pub fn facts(&self) -> &TemplateFacts {
-        &self.inner.facts
+        &self.inner.parsed.facts
     }
 
     /// All reads of environment names, in order.
     pub fn reads(&self) -> &[NameRead] {
-        &self.inner.facts.reads
+        &self.inner.parsed.facts.reads
     }
 
     /// Returns true if the template reads the environment name.
@@ -143,11 +136,10 @@ impl Template {
         &self,
         environment: &dyn TemplateEnvironment,
     ) -> Result<RenderedValue, RenderError> {
-        let inner = &*self.inner;
-        match evaluate_body(&inner.body, inner.slots, environment) {
-            Ok(outcome) => Ok(RenderedValue::from_outcome(outcome)),
-            Err(error) => Err(self.locate_error(error)),
-        }
+        let ParsedTemplate { body, slots, .. } = &self.inner.parsed;
+        evaluate_body(body, *slots, environment)
+            .map(RenderedValue::from_outcome)
+            .map_err(|error| error.into_render_error(self.source()))
     }
 
     /// Renders the text as a condition, see [`is_truthy`].
@@ -157,37 +149,30 @@ impl Template {
     ) -> Result<bool, RenderError> {
         self.render(environment).map(|rendered| is_truthy(&rendered.value))
     }
-
-    fn locate_error(&self, error: EvalError) -> RenderError {
-        error.into_render_error(&self.inner.source)
-    }
 }
+
+/// Texts that count as false in a condition.
+const FALSE_TEXTS: [&str; 9] = ["", "false", "0", "no", "none", "null", "off", "{}", "[]"];
 
 /// Returns true if a value counts as true in a condition.
 ///
 /// These values count as false: null, false, 0, the empty list, map and text, and the texts for
 /// false, such as `no`.
 pub fn is_truthy(value: &Json) -> bool {
-    match value {
-        Json::Null => false,
-        Json::Bool(value) => *value,
-        Json::Int(value) => *value != 0,
-        Json::UInt(_) | Json::Float(_) => true,
-        Json::Str(text) => is_truthy_text(text),
-        Json::List(items) => !items.is_empty(),
-        Json::Map(map) => !map.is_empty(),
-    }
+    let Json::Str(text) = value else {
+        return is_true(value);
+    };
+    let text = text.trim();
+    // The longest of them has five characters.
+    text.len() > 5 || !FALSE_TEXTS.iter().any(|false_text| text.eq_ignore_ascii_case(false_text))
 }
 
 fn reject_nul(text: &str) -> Result<(), Vec<TemplateError>> {
-    match text.find('\0') {
-        Some(offset) => {
-            let kind =
-                TemplateErrorKind::Syntax { reason: "text contains a NUL character".to_owned() };
-            Err(vec![TemplateError { kind, range: offset..offset + 1 }])
-        }
-        None => Ok(()),
-    }
+    let Some(offset) = text.find('\0') else {
+        return Ok(());
+    };
+    let span = ByteSpan::new(offset, offset + 1);
+    Err(vec![TemplateError::syntax(span, "text contains a NUL character")])
 }
 
 impl fmt::Debug for Template {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use noetl_types::Json;
 
 use super::environment::Binding;
-use super::render_error::FetchNeed;
+use super::error::FetchNeed;
 
 /// Data of a task or step, inline or in the result store.
 #[derive(Debug, Clone)]

@@ -7,10 +7,9 @@ use noetl_types::{Json, JsonMap};
 
 use super::compiled::{ParseOptions, Template};
 use super::environment::TemplateEnvironment;
+use super::error::{EvalError, RenderError, RenderLimit, TemplateError};
 use super::facts::NameRead;
-use super::render_error::{EvalError, RenderError, RenderLimit};
 use super::rendered::{PathSegment, RenderedValue, ValuePath};
-use super::template_error::TemplateError;
 use crate::source::Span;
 
 /// A value whose texts may be templates. Parts without templates are stored as constants.
@@ -87,23 +86,18 @@ impl DynamicValue {
     pub fn from_entries(entries: Vec<(Self, Self)>) -> Self {
         let entries: Vec<_> =
             entries.into_iter().map(|(key, value)| (DynamicKey::from(key), value)).collect();
-        let constant = entries
-            .iter()
-            .map(|(key, value)| match (key, value) {
-                (DynamicKey::Name(name), Self::Const(value)) => {
-                    Some((Arc::clone(name), value.clone()))
-                }
-                (DynamicKey::Name(_) | DynamicKey::Template(_), _) => None,
-            })
-            .collect::<Option<Vec<_>>>();
+        let constant = entries.iter().map(|(key, value)| match (key, value) {
+            (DynamicKey::Name(name), Self::Const(value)) => Some((Arc::clone(name), value.clone())),
+            _ => None,
+        });
+        let constant = constant.collect::<Option<Vec<_>>>();
         constant.map_or(Self::Map(entries), |entries| Self::Const(Json::object(entries)))
     }
 
     /// Parses every text inside a value.
     pub fn from_json(value: &Json, options: &ParseOptions) -> Result<Self, Vec<TemplateError>> {
-        let parse_text = |text: &Arc<str>| match Template::parse_with(text, options) {
-            Ok(template) => Ok(Self::from_leaf(template, None)),
-            Err(errors) => Err(errors),
+        let parse_text = |text: &Arc<str>| {
+            Template::parse_with(text, options).map(|template| Self::from_leaf(template, None))
         };
         match value {
             Json::Str(text) => parse_text(text),
@@ -122,9 +116,7 @@ impl DynamicValue {
                 });
                 Ok(Self::from_entries(collect_results(entries)?))
             }
-            Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
-                Ok(Self::Const(value.clone()))
-            }
+            _ => Ok(Self::Const(value.clone())),
         }
     }
 
@@ -135,10 +127,7 @@ impl DynamicValue {
 
     /// The value, if there is nothing to render.
     pub fn as_const(&self) -> Option<&Json> {
-        match self {
-            Self::Const(value) => Some(value),
-            Self::Text(_) | Self::List(_) | Self::Map(_) => None,
-        }
+        if let Self::Const(value) = self { Some(value) } else { None }
     }
 
     /// The value as written, with templates as texts.
@@ -204,50 +193,64 @@ impl DynamicValue {
             Self::Text(leaf) => leaf.render_nested(environment, level),
             Self::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
-                let (mut secrets, mut secret_parts) = (Vec::new(), Vec::new());
+                let mut secrets = SecretParts::default();
                 for (index, item) in items.iter().enumerate() {
                     let segment = PathSegment::Index(index);
-                    let item = item
-                        .render_at_level(environment, level + 1)
-                        .map_err(|error| prepend_path(error, &segment))?;
-                    secrets.extend(
-                        item.secrets.into_iter().map(|path| path.prepended(segment.clone())),
-                    );
-                    secret_parts.extend(item.secret_parts);
-                    list.push(item.value);
+                    list.push(secrets.render_member(item, segment, environment, level + 1)?);
                 }
-                Ok(RenderedValue { value: Json::from(list), secrets, secret_parts })
+                Ok(secrets.into_rendered(Json::from(list)))
             }
-            Self::Map(entries) => render_map(entries, environment, level),
+            Self::Map(entries) => {
+                let mut map = JsonMap::new();
+                let mut secrets = SecretParts::default();
+                for (key, value) in entries {
+                    let (name, key_secrets) = key.render_key(environment)?;
+                    if !key_secrets.is_empty() {
+                        // A path must not contain a secret key, so the whole map is marked.
+                        secrets.paths.push(ValuePath::default());
+                        secrets.parts.extend(key_secrets);
+                    }
+                    let segment = PathSegment::Key(Arc::clone(&name));
+                    let value = secrets.render_member(value, segment, environment, level + 1)?;
+                    if map.insert(name, value).is_some() {
+                        return Err(key.key_error("two keys of a map render to the same text"));
+                    }
+                }
+                Ok(secrets.into_rendered(Json::from(map)))
+            }
         }
     }
 }
 
-fn render_map(
-    entries: &[(DynamicKey, DynamicValue)],
-    environment: &dyn TemplateEnvironment,
-    level: usize,
-) -> Result<RenderedValue, RenderError> {
-    let mut map = JsonMap::new();
-    let (mut secrets, mut secret_parts) = (Vec::new(), Vec::new());
-    for (key, value) in entries {
-        let (name, key_secrets) = key.render_key(environment)?;
-        let segment = PathSegment::Key(Arc::clone(&name));
-        let value = value
-            .render_at_level(environment, level + 1)
-            .map_err(|error| prepend_path(error, &segment))?;
-        if !key_secrets.is_empty() {
-            // A path must not contain a secret key, so the whole map is marked as secret.
-            secrets.push(ValuePath::default());
-            secret_parts.extend(key_secrets);
-        }
-        secrets.extend(value.secrets.into_iter().map(|path| path.prepended(segment.clone())));
-        secret_parts.extend(value.secret_parts);
-        if map.insert(name, value.value).is_some() {
-            return Err(key.key_error("two keys of a map render to the same text"));
+/// The secrets of the rendered members of a list or map.
+#[derive(Default)]
+struct SecretParts {
+    paths: Vec<ValuePath>,
+    parts: Vec<Json>,
+}
+
+impl SecretParts {
+    /// Renders a member and collects its secrets.
+    fn render_member(
+        &mut self,
+        member: &DynamicValue,
+        segment: PathSegment,
+        environment: &dyn TemplateEnvironment,
+        level: usize,
+    ) -> Result<Json, RenderError> {
+        match member.render_at_level(environment, level) {
+            Ok(RenderedValue { value, secrets, secret_parts }) => {
+                self.paths.extend(secrets.into_iter().map(|path| path.prepended(segment.clone())));
+                self.parts.extend(secret_parts);
+                Ok(value)
+            }
+            Err(error) => Err(prepend_path(error, segment)),
         }
     }
-    Ok(RenderedValue { value: Json::from(map), secrets, secret_parts })
+
+    fn into_rendered(self, value: Json) -> RenderedValue {
+        RenderedValue { value, secrets: self.paths, secret_parts: self.parts }
+    }
 }
 
 fn collect_results<T>(
@@ -265,12 +268,11 @@ fn collect_results<T>(
 }
 
 /// Prepends a segment to the path of an error.
-fn prepend_path(mut error: RenderError, segment: &PathSegment) -> RenderError {
-    let inner = std::mem::take(&mut error.path);
-    let outer = ValuePath(vec![segment.clone()]).to_string();
+fn prepend_path(error: RenderError, segment: PathSegment) -> RenderError {
+    let outer = ValuePath(vec![segment]);
+    let inner = &error.path;
     let dot = if inner.is_empty() || inner.starts_with('[') { "" } else { "." };
-    error.path = format!("{outer}{dot}{inner}");
-    error
+    RenderError { path: format!("{outer}{dot}{inner}"), ..error }
 }
 
 impl LocatedTemplate {
@@ -296,14 +298,9 @@ impl LocatedTemplate {
 /// Nesting depth of lists and maps.
 fn nesting_depth(value: &Json) -> usize {
     match value {
-        Json::Null
-        | Json::Bool(_)
-        | Json::Int(_)
-        | Json::UInt(_)
-        | Json::Float(_)
-        | Json::Str(_) => 0,
         Json::List(items) => 1 + items.iter().map(nesting_depth).max().unwrap_or_default(),
         Json::Map(map) => 1 + map.values().map(nesting_depth).max().unwrap_or_default(),
+        _ => 0,
     }
 }
 
@@ -335,26 +332,24 @@ impl DynamicKey {
             Self::Template(leaf) => {
                 let RenderedValue { value, secret_parts, .. } =
                     leaf.render_nested(environment, 0)?;
-                match value {
-                    Json::Str(name) => Ok((name, secret_parts)),
-                    Json::Null => Ok((Arc::from(""), secret_parts)),
+                let name = match value {
+                    Json::Str(name) => name,
+                    Json::Null => Arc::from(""),
                     Json::List(_) | Json::Map(_) => {
-                        Err(self.key_error("a list or map cannot be a key"))
+                        return Err(self.key_error("a list or map cannot be a key"));
                     }
-                    scalar @ (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)) => {
-                        Ok((scalar.to_string().into(), secret_parts))
-                    }
-                }
+                    scalar => scalar.to_string().into(),
+                };
+                Ok((name, secret_parts))
             }
         }
     }
 
     fn key_error(&self, message: &str) -> RenderError {
+        let error = EvalError::failed(message).into_render_error(&self.source_text());
         match self {
-            Self::Name(name) => EvalError::operation_failed(message).into_render_error(name),
-            Self::Template(leaf) => leaf.with_location(
-                EvalError::operation_failed(message).into_render_error(leaf.template.source()),
-            ),
+            Self::Name(_) => error,
+            Self::Template(leaf) => leaf.with_location(error),
         }
     }
 }

@@ -14,8 +14,8 @@ use noetl_types::time::Timestamp;
 use noetl_types::{Json, JsonMap};
 
 use super::data_view::{ExternalData, OverlayData, StepData, TaskOutput};
-use super::limits::TemplateLimits;
-use super::render_error::FetchNeed;
+use super::error::FetchNeed;
+use super::meter::TemplateLimits;
 use super::rendered::REDACTED;
 
 /// Provides the names of a render.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use noetl_types::Json;
 
 use super::program::{CompareOp, Expr, ExprKind, LinkKind, MathOp};
-use super::vocabulary::{Filter, Function, Method};
 
 /// The names a template reads, its comparisons and its outputs, with byte ranges in its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,34 +96,21 @@ impl TemplateFacts {
                     }
                 }
             }
-            ExprKind::Const(_)
-            | ExprKind::Name(_)
-            | ExprKind::Chain(..)
-            | ExprKind::Not(_)
-            | ExprKind::Negate(_)
-            | ExprKind::Math(..)
-            | ExprKind::Compare(..)
-            | ExprKind::And(_)
-            | ExprKind::Or(_)
-            | ExprKind::Conditional(_)
-            | ExprKind::Map(_)
-            | ExprKind::Call(..) => {}
+            _ => {}
         }
     }
 }
 
 /// `event.name` or `event['name']`.
 fn is_event_name_lookup(expr: &Expr) -> bool {
-    let ExprKind::Chain(base, links) = &expr.kind else {
-        return false;
-    };
-    let ExprKind::Name(root) = &base.kind else {
-        return false;
-    };
-    let [link] = links.as_slice() else {
-        return false;
-    };
-    &*root.text == "event" && static_key(&link.kind).is_some_and(|key| &**key == "name")
+    if let ExprKind::Chain(base, links) = &expr.kind
+        && let ExprKind::Name(root) = &base.kind
+        && let [link] = links.as_slice()
+    {
+        return &*root.text == "event"
+            && static_key(&link.kind).is_some_and(|key| &**key == "name");
+    }
+    false
 }
 
 /// The key of a lookup, if it is constant.
@@ -135,13 +121,7 @@ pub(super) fn static_key(link: &LinkKind) -> Option<&Arc<str>> {
             ExprKind::Const(Json::Str(key)) => Some(key),
             _ => None,
         },
-        LinkKind::Slice(_)
-        | LinkKind::Method(..)
-        | LinkKind::Filter(..)
-        | LinkKind::ItemFilter(_)
-        | LinkKind::Test { .. }
-        | LinkKind::LoopCycle(_)
-        | LinkKind::LoopChanged(_) => None,
+        _ => None,
     }
 }
 
@@ -161,19 +141,9 @@ fn static_type(expr: &Expr) -> Option<&'static str> {
         },
         ExprKind::List(_) => Some("list"),
         ExprKind::Map(_) => Some("map"),
-        ExprKind::Call(function, _) => function_type(*function),
+        ExprKind::Call(function, _) => function.result,
         ExprKind::Chain(_, links) => links.last().and_then(|link| link_type(&link.kind)),
         ExprKind::Name(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Conditional(_) => None,
-    }
-}
-
-fn function_type(function: Function) -> Option<&'static str> {
-    match function {
-        Function::Now | Function::Uuid => Some("text"),
-        Function::Range => Some("list"),
-        Function::Dict => Some("map"),
-        Function::Random => Some("number"),
-        Function::Namespace => None,
     }
 }
 
@@ -181,63 +151,14 @@ fn link_type(link: &LinkKind) -> Option<&'static str> {
     match link {
         LinkKind::Test { .. } | LinkKind::LoopChanged(_) => Some("bool"),
         LinkKind::ItemFilter(_) => Some("list"),
-        LinkKind::Filter(filter, params) => filter_type(*filter, params.first()),
-        LinkKind::Method(method, _) => match method {
-            Method::Lower
-            | Method::Upper
-            | Method::Strip
-            | Method::Join
-            | Method::Replace
-            | Method::IsoFormat => Some("text"),
-            Method::StartsWith | Method::EndsWith => Some("bool"),
-            Method::Keys | Method::Values | Method::Items | Method::Split => Some("list"),
-            Method::Get => None,
+        LinkKind::Filter(filter, params) => match (filter.name(), params.first()) {
+            // A default of another type may replace the number.
+            ("int" | "float", Some(Some(default))) => {
+                static_type(default).filter(|found| *found == "number")
+            }
+            _ => filter.result,
         },
-        LinkKind::Attribute(_)
-        | LinkKind::Index(_)
-        | LinkKind::Slice(_)
-        | LinkKind::LoopCycle(_) => None,
-    }
-}
-
-fn filter_type(filter: Filter, first: Option<&Option<Expr>>) -> Option<&'static str> {
-    match filter {
-        // A default of another type may replace the number.
-        Filter::Int | Filter::Float => match first {
-            Some(Some(default)) => static_type(default).filter(|found| *found == "number"),
-            Some(None) | None => Some("number"),
-        },
-        Filter::Length | Filter::Abs | Filter::Round => Some("number"),
-        Filter::Bool => Some("bool"),
-        Filter::String
-        | Filter::Lower
-        | Filter::Upper
-        | Filter::Title
-        | Filter::Trim
-        | Filter::Replace
-        | Filter::Join
-        | Filter::ToJson
-        | Filter::B64Encode
-        | Filter::B64Decode
-        | Filter::UrlEncode
-        | Filter::Sha256 => Some("text"),
-        Filter::Split
-        | Filter::Keys
-        | Filter::Values
-        | Filter::Items
-        | Filter::Sort
-        | Filter::Unique
-        | Filter::GroupBy
-        | Filter::List => Some("list"),
-        Filter::Default
-        | Filter::First
-        | Filter::Last
-        | Filter::Get
-        | Filter::FromJson
-        | Filter::Reverse
-        | Filter::Sum
-        | Filter::Min
-        | Filter::Max
-        | Filter::Safe => None,
+        LinkKind::Method(method, _) => method.result,
+        _ => None,
     }
 }

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::limits::TemplateLimits;
-use super::template_error::{TemplateError, TemplateErrorKind};
+use super::error::TemplateError;
+use super::meter::TemplateLimits;
 
 /// A half-open byte range of the text. Small, because every part of a program has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,6 +112,10 @@ pub(super) struct Lexer<'t> {
     max_tokens: usize,
 }
 
+fn syntax_error<T>(span: ByteSpan, reason: impl Into<String>) -> Result<T, TemplateError> {
+    Err(TemplateError::syntax(span, reason))
+}
+
 type LexResult<'t> = Result<(Token<'t>, ByteSpan), TemplateError>;
 
 impl<'t> Lexer<'t> {
@@ -165,7 +169,7 @@ impl<'t> Lexer<'t> {
             return Ok(());
         };
         let span = ByteSpan::new(self.pos, self.text.len());
-        Self::syntax_error(span, format!("{unit} has more than {limit} tokens"))
+        syntax_error(span, format!("{unit} has more than {limit} tokens"))
     }
 
     fn rest(&self) -> &'t str {
@@ -177,11 +181,6 @@ impl<'t> Lexer<'t> {
         let start = self.pos;
         self.pos += len;
         ByteSpan::new(start, self.pos)
-    }
-
-    fn syntax_error<T>(span: ByteSpan, reason: impl Into<String>) -> Result<T, TemplateError> {
-        let kind = TemplateErrorKind::Syntax { reason: reason.into() };
-        Err(TemplateError { kind, range: span.range() })
     }
 
     // Outside of tags.
@@ -198,17 +197,15 @@ impl<'t> Lexer<'t> {
                 return Ok((if rest.is_empty() { Token::End } else { Token::Text(rest) }, span));
             };
             if opening > 0 {
-                let text = &rest[..opening];
-                let span = self.advance_by(opening);
-                let trimmed =
-                    if rest[opening + 2..].starts_with('-') { text.trim_end() } else { text };
-                if trimmed.is_empty() {
+                let mut text = &rest[..opening];
+                let start = self.advance_by(opening).start();
+                if rest[opening + 2..].starts_with('-') {
+                    text = text.trim_end();
+                }
+                if text.is_empty() {
                     continue;
                 }
-                return Ok((
-                    Token::Text(trimmed),
-                    ByteSpan::new(span.start(), span.start() + trimmed.len()),
-                ));
+                return Ok((Token::Text(text), ByteSpan::new(start, start + text.len())));
             }
             if let Some(token) = self.lex_tag_open()? {
                 return Ok(token);
@@ -245,7 +242,7 @@ impl<'t> Lexer<'t> {
     fn skip_comment(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let Some(end) = rest[2..].find("#}") else {
-            return Self::syntax_error(self.advance_by(2), "comment is not closed; expected `#}`");
+            return syntax_error(self.advance_by(2), "comment is not closed; expected `#}`");
         };
         self.trim = rest[2..2 + end].ends_with('-');
         self.advance_by(end + 4);
@@ -262,11 +259,7 @@ impl<'t> Lexer<'t> {
         while let Some(offset) = rest[from..].find("{%") {
             let close = from + offset;
             let inner = &rest[close + 2..];
-            let (trims_end, inner) = match inner.as_bytes().first() {
-                Some(b'-') => (true, &inner[1..]),
-                Some(b'+') => (false, &inner[1..]),
-                Some(_) | None => (false, inner),
-            };
+            let (trims_end, inner) = split_trim_sign(inner);
             from = close + 2;
             let Some(end) = match_simple_tag(inner, "endraw") else {
                 continue;
@@ -284,7 +277,7 @@ impl<'t> Lexer<'t> {
             let span = ByteSpan::new(start, start + close);
             return Ok((!text.is_empty()).then_some((Token::Text(text), span)));
         }
-        Self::syntax_error(open, "raw block is not closed; expected `{% endraw %}`")
+        syntax_error(open, "raw block is not closed; expected `{% endraw %}`")
     }
 
     // Inside of a tag.
@@ -320,15 +313,12 @@ impl<'t> Lexer<'t> {
             LexerMode::Block => ("%}", Token::CloseBlock),
             LexerMode::Text | LexerMode::Bare => return None,
         };
-        let (sign, body) = match rest.as_bytes()[0] {
-            sign @ (b'-' | b'+') => (Some(sign), &rest[1..]),
-            _ => (None, rest),
-        };
+        let (trim, body) = split_trim_sign(rest);
         if !body.starts_with(mark) {
             return None;
         }
         self.mode = LexerMode::Text;
-        self.trim = sign == Some(b'-');
+        self.trim = trim;
         Some((token, self.advance_by(rest.len() - body.len() + mark.len())))
     }
 
@@ -336,7 +326,7 @@ impl<'t> Lexer<'t> {
         let rest = self.rest();
         let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) else {
             let span = self.advance_by(first.len_utf8());
-            return Self::syntax_error(span, format!("unexpected character `{first}`"));
+            return syntax_error(span, format!("unexpected character `{first}`"));
         };
         match mark {
             "(" | "[" | "{" => self.brackets += 1,
@@ -355,7 +345,7 @@ impl<'t> Lexer<'t> {
             let span = self.advance_by(len);
             return match u64::from_str_radix(&digits, radix) {
                 Ok(value) => Ok((Token::Int(value), span)),
-                Err(_) => Self::syntax_error(span, "number does not fit 64 bits"),
+                Err(_) => syntax_error(span, "number does not fit 64 bits"),
             };
         }
         let digits =
@@ -382,12 +372,12 @@ impl<'t> Lexer<'t> {
         if is_integer {
             return match digits.parse() {
                 Ok(value) => Ok((Token::Int(value), span)),
-                Err(_) => Self::syntax_error(span, "integer does not fit 64 bits"),
+                Err(_) => syntax_error(span, "integer does not fit 64 bits"),
             };
         }
         match digits.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok((Token::Float(value), span)),
-            Ok(_) | Err(_) => Self::syntax_error(span, "number is out of range"),
+            Ok(_) | Err(_) => syntax_error(span, "number is out of range"),
         }
     }
 
@@ -400,20 +390,20 @@ impl<'t> Lexer<'t> {
             is_end
         });
         let Some((end, _)) = end else {
-            return Self::syntax_error(self.advance_by(rest.len()), "quoted text is not closed");
+            return syntax_error(self.advance_by(rest.len()), "quoted text is not closed");
         };
         let raw = &rest[1..end];
         let span = self.advance_by(end + 1);
         let text = if raw.contains('\\') {
             match unescape_text(raw) {
                 Ok(text) => Cow::Owned(text),
-                Err(reason) => return Self::syntax_error(span, reason),
+                Err(reason) => return syntax_error(span, reason),
             }
         } else {
             Cow::Borrowed(raw)
         };
         if text.contains('\0') {
-            return Self::syntax_error(span, "text contains a NUL character");
+            return syntax_error(span, "text contains a NUL character");
         }
         Ok((Token::Quoted(text), span))
     }
@@ -441,13 +431,17 @@ struct SimpleTag {
 
 fn match_simple_tag(inner: &str, keyword: &str) -> Option<SimpleTag> {
     let rest = inner.trim_ascii_start().strip_prefix(keyword)?.trim_ascii_start();
-    let (trims, rest) = match rest.as_bytes().first() {
-        Some(b'-') => (true, &rest[1..]),
-        Some(b'+') => (false, &rest[1..]),
-        Some(_) | None => (false, rest),
-    };
+    let (trims, rest) = split_trim_sign(rest);
     let rest = rest.strip_prefix("%}")?;
     Some(SimpleTag { len: inner.len() - rest.len(), trims })
+}
+
+/// Splits off the sign of a delimiter. A `-` trims the whitespace next to it.
+fn split_trim_sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
 }
 
 fn is_word_start(c: char) -> bool {

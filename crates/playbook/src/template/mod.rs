@@ -18,30 +18,29 @@ mod compiled;
 mod data_view;
 mod dynamic;
 mod environment;
+mod error;
 mod eval;
 mod facts;
-mod items;
 mod lexer;
-mod limits;
+mod meter;
 mod number;
 mod order;
 mod parser;
 mod print;
 mod program;
-mod render_error;
-mod render_meter;
 mod rendered;
-mod template_error;
-mod vocabulary;
 
 pub use compiled::{ParseOptions, Template, is_truthy};
 pub use data_view::{ExternalData, OutputPlace, OverlayData, StepData, TaskOutput, TemplateData};
 pub use dynamic::{DynamicKey, DynamicValue, LocatedTemplate};
 pub use environment::{Binding, MapEnvironment, StartEnvironment, TemplateEnvironment};
+pub use error::{
+    FetchNeed, RenderError, RenderErrorKind, RenderLimit, TemplateError, TemplateErrorKind,
+    VocabularyKind,
+};
 pub use facts::{EventName, NameRead, TemplateFacts, TypeMismatch};
-pub use items::{LoopItemsError, MAX_LOOP_ITEMS, loop_items};
-pub use limits::TemplateLimits;
+pub use meter::TemplateLimits;
 pub use parser::TemplatePlace;
-pub use render_error::{FetchNeed, RenderError, RenderErrorKind, RenderLimit};
-pub use rendered::{PathSegment, REDACTED, RenderedValue, ValuePath};
-pub use template_error::{TemplateError, TemplateErrorKind, VocabularyKind};
+pub use rendered::{
+    LoopItemsError, MAX_LOOP_ITEMS, PathSegment, REDACTED, RenderedValue, ValuePath, loop_items,
+};

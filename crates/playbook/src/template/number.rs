@@ -1,9 +1,12 @@
 //! Arithmetic on JSON numbers. Integers are exact within 64 bits. All other numbers are floats, and
 //! a float with an integral value becomes an integer again.
 
+use std::cmp::Ordering;
+
 use noetl_types::Json;
 use noetl_types::json::JsonValueError;
 
+use super::error::{EvalError, EvalResult};
 use super::program::MathOp;
 
 /// Errors of arithmetic.
@@ -22,41 +25,57 @@ pub(super) fn as_integer(value: &Json) -> Option<i128> {
     match value {
         Json::Int(value) => Some((*value).into()),
         Json::UInt(value) => Some((*value).into()),
-        Json::Null
-        | Json::Bool(_)
-        | Json::Float(_)
-        | Json::Str(_)
-        | Json::List(_)
-        | Json::Map(_) => None,
+        _ => None,
     }
+}
+
+fn as_float(value: &Json) -> Result<f64, MathError> {
+    value.as_f64().ok_or(MathError::NotANumber)
 }
 
 pub(super) fn negate_number(value: &Json) -> Result<Json, MathError> {
-    if let Some(value) = as_integer(value) {
-        return Ok(Json::from_i128(-value)?);
+    match as_integer(value) {
+        Some(value) => Ok(Json::from_i128(-value)?),
+        None => Ok(Json::from_f64(-as_float(value)?)?),
     }
-    let value = value.as_f64().ok_or(MathError::NotANumber)?;
-    Ok(Json::from_f64(-value)?)
 }
 
 pub(super) fn absolute_value(value: &Json) -> Result<Json, MathError> {
-    if let Some(value) = as_integer(value) {
-        return Ok(Json::from_i128(value.abs())?);
+    match as_integer(value) {
+        Some(value) => Ok(Json::from_i128(value.abs())?),
+        None => Ok(Json::from_f64(as_float(value)?.abs())?),
     }
-    let value = value.as_f64().ok_or(MathError::NotANumber)?;
-    Ok(Json::from_f64(value.abs())?)
 }
 
 /// Applies an operator to two numbers.
-pub(super) fn apply_operator(op: MathOp, left: &Json, right: &Json) -> Result<Json, MathError> {
-    if let (Some(left), Some(right)) = (as_integer(left), as_integer(right))
-        && let Some(result) = apply_to_integers(op, left, right)
-    {
-        return result;
-    }
-    let left = left.as_f64().ok_or(MathError::NotANumber)?;
-    let right = right.as_f64().ok_or(MathError::NotANumber)?;
-    Ok(Json::from_f64(apply_to_floats(op, left, right)?)?)
+pub(super) fn apply_operator(op: MathOp, left: &Json, right: &Json) -> EvalResult<Json> {
+    let result = match (as_integer(left), as_integer(right)) {
+        (Some(left), Some(right)) => apply_to_integers(op, left, right),
+        _ => None,
+    };
+    let result = result.unwrap_or_else(|| {
+        let result = apply_to_floats(op, as_float(left)?, as_float(right)?)?;
+        Ok(Json::from_f64(result)?)
+    });
+    result.map_err(|error| match error {
+        MathError::NotANumber => operand_type_error(op, left, right),
+        MathError::DivisionByZero | MathError::InvalidResult(_) => {
+            EvalError::failed(error.to_string())
+        }
+    })
+}
+
+/// The error of an operator that is not defined for the types of its operands.
+pub(super) fn operand_type_error(op: MathOp, left: &Json, right: &Json) -> EvalError {
+    let (left, right) = (left.type_name(), right.type_name());
+    EvalError::failed(match op {
+        MathOp::Add => format!("cannot add {right} to {left}"),
+        MathOp::Sub => format!("cannot subtract {right} from {left}"),
+        MathOp::Mul => format!("cannot multiply {left} by {right}"),
+        MathOp::Div | MathOp::FloorDiv | MathOp::Rem => format!("cannot divide {left} by {right}"),
+        MathOp::Pow => format!("cannot raise {left} to {right}"),
+        MathOp::Concat => format!("cannot join {left} and {right}"),
+    })
 }
 
 /// The exact result, or `None` if the result is a float.
@@ -98,11 +117,10 @@ fn integer_power(base: i128, exponent: i128) -> i128 {
 }
 
 fn apply_to_floats(op: MathOp, left: f64, right: f64) -> Result<f64, MathError> {
-    let divides = matches!(op, MathOp::Div | MathOp::FloorDiv | MathOp::Rem);
-    if divides && right == 0.0 {
-        return Err(MathError::DivisionByZero);
-    }
     Ok(match op {
+        MathOp::Div | MathOp::FloorDiv | MathOp::Rem if right == 0.0 => {
+            return Err(MathError::DivisionByZero);
+        }
         MathOp::Add => left + right,
         MathOp::Sub => left - right,
         MathOp::Mul => left * right,
@@ -111,11 +129,8 @@ fn apply_to_floats(op: MathOp, left: f64, right: f64) -> Result<f64, MathError> 
         MathOp::Rem => {
             let remainder = left % right;
             // The result has the sign of the divisor.
-            if remainder != 0.0 && (remainder < 0.0) != (right < 0.0) {
-                remainder + right
-            } else {
-                remainder
-            }
+            let differs = remainder != 0.0 && (remainder < 0.0) != (right < 0.0);
+            if differs { remainder + right } else { remainder }
         }
         // libm instead of the platform's `pow`: the same expression must give the same bits
         // everywhere.
@@ -143,7 +158,7 @@ pub(super) fn round_number(
     if digits >= 0 && as_integer(value).is_some() {
         return Ok(value.clone());
     }
-    let number = value.as_f64().ok_or(MathError::NotANumber)?;
+    let number = as_float(value)?;
     // No float has more digits than this on either side of the decimal point.
     let digits = digits.clamp(-308, 308);
     if rounding == RoundingMode::Common && digits >= 0 {
@@ -176,6 +191,26 @@ pub(super) fn parse_number(text: &str) -> Option<Json> {
     Json::from_f64(text.parse().ok()?).ok()
 }
 
+/// Parses an integer in another base, with or without the prefix of that base.
+pub(super) fn parse_in_base(text: &str, base: usize) -> Option<Json> {
+    let radix = u32::try_from(base).ok().filter(|radix| (2..=36).contains(radix))?;
+    // More digits than this exceed 64 bits in any base.
+    let text = text.trim();
+    if text.len() > 80 {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    let (sign, digits) = lower.strip_prefix('-').map_or((1, lower.as_str()), |digits| (-1, digits));
+    let prefix = match radix {
+        2 => "0b",
+        8 => "0o",
+        16 => "0x",
+        _ => "",
+    };
+    let digits = digits.strip_prefix(prefix).unwrap_or(digits);
+    Json::from_i128(sign * i128::from_str_radix(digits, radix).ok()?).ok()
+}
+
 /// The integral part of a number, if it fits 64 bits.
 pub(super) fn truncate_number(value: &Json) -> Option<Json> {
     if as_integer(value).is_some() {
@@ -183,4 +218,21 @@ pub(super) fn truncate_number(value: &Json) -> Option<Json> {
     }
     let truncated = Json::from_f64(value.as_f64()?.trunc()).ok()?;
     as_integer(&truncated).is_some().then_some(truncated)
+}
+
+/// The order of two numbers, exact for any mix of integers and floats.
+pub(super) fn compare_numbers(left: &Json, right: &Json) -> Option<Ordering> {
+    match (as_integer(left), as_integer(right)) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        (Some(left), None) => Some(compare_integer_to_float(left, right.as_f64()?)),
+        (None, Some(right)) => Some(compare_integer_to_float(right, left.as_f64()?).reverse()),
+        (None, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
+    }
+}
+
+/// A float is never a whole number of 64 bits, so it is never equal to an integer.
+fn compare_integer_to_float(integer: i128, float: f64) -> Ordering {
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+    let floor = float.floor() as i128;
+    if integer <= floor { Ordering::Less } else { Ordering::Greater }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::number::as_integer;
-use super::render_error::{EvalError, EvalResult};
-use super::render_meter::RenderMeter;
+use super::error::{EvalError, EvalResult};
+use super::meter::RenderMeter;
+use super::number::{as_integer, compare_numbers};
 
 /// Compares two values.
 pub(super) fn compare_values(
@@ -39,10 +39,10 @@ pub(super) fn compare_values(
                 if keys.is_ne() { Ok(keys) } else { compare_values(a.1, b.1, meter) }
             })
         }
-        _ => match compare_numbers(left, right) {
-            Some(order) => Ok(order),
-            None => Ok(type_rank(left).cmp(&type_rank(right))),
-        },
+        _ => {
+            Ok(compare_numbers(left, right)
+                .unwrap_or_else(|| type_rank(left).cmp(&type_rank(right))))
+        }
     }
 }
 
@@ -74,23 +74,6 @@ fn compare_texts(left: &Arc<str>, right: &Arc<str>, meter: &RenderMeter) -> Eval
     Ok(left.cmp(right))
 }
 
-/// The order of two numbers, exact for any mix of integers and floats.
-fn compare_numbers(left: &Json, right: &Json) -> Option<Ordering> {
-    match (as_integer(left), as_integer(right)) {
-        (Some(left), Some(right)) => Some(left.cmp(&right)),
-        (Some(left), None) => Some(compare_integer_to_float(left, right.as_f64()?)),
-        (None, Some(right)) => Some(compare_integer_to_float(right, left.as_f64()?).reverse()),
-        (None, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
-    }
-}
-
-/// A float is never a whole number of 64 bits, so it is never equal to an integer.
-fn compare_integer_to_float(integer: i128, float: f64) -> Ordering {
-    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
-    let floor = float.floor() as i128;
-    if integer <= floor { Ordering::Less } else { Ordering::Greater }
-}
-
 fn type_rank(value: &Json) -> u8 {
     match value {
         Json::Null => 0,
@@ -113,10 +96,9 @@ pub(super) fn contains_value(
             meter.charge_scan(text.len())?;
             Ok(text.contains(&**part))
         }
-        (Json::Str(_), _) => Err(EvalError::operation_failed(format!(
-            "a text cannot contain a {}",
-            item.type_name()
-        ))),
+        (Json::Str(_), _) => {
+            Err(EvalError::failed(format!("a text cannot contain a {}", item.type_name())))
+        }
         (Json::List(items), _) => {
             for candidate in items.iter() {
                 if values_equal(candidate, item, meter)? {
@@ -130,9 +112,7 @@ pub(super) fn contains_value(
             Ok(map.contains_key(item.to_string().as_str()))
         }
         (Json::Null | Json::Map(_), _) => Ok(false),
-        (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_), _) => Err(
-            EvalError::operation_failed(format!("a {} contains nothing", container.type_name())),
-        ),
+        _ => Err(EvalError::failed(format!("a {} contains nothing", container.type_name()))),
     }
 }
 

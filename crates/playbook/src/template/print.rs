@@ -7,12 +7,12 @@
 use std::fmt::{self, Write};
 
 use noetl_types::Json;
-use noetl_types::json::to_canonical;
+use noetl_types::json::push_canonical;
 
 /// Maximum length of a number.
 const MAX_NUMBER_BYTES: usize = 25;
-/// Values up to this size are serialized into one temporary buffer.
-const SMALL_VALUE_BYTES: usize = 1 << 16;
+/// Maximum part of a text that is quoted in a temporary buffer.
+const QUOTED_PIECE_BYTES: usize = 1 << 16;
 
 /// Length of the canonical text of a value, slightly overestimated. `None` if it exceeds `limit`.
 pub(super) fn canonical_len(value: &Json, limit: usize) -> Option<usize> {
@@ -36,12 +36,7 @@ fn subtract_len(value: &Json, remaining: &mut usize) -> Option<()> {
             *remaining = remaining.checked_sub(quoted_len(key))?;
             subtract_len(value, remaining)
         }),
-        Json::Null
-        | Json::Bool(_)
-        | Json::Int(_)
-        | Json::UInt(_)
-        | Json::Float(_)
-        | Json::Str(_) => Some(()),
+        _ => Some(()),
     }
 }
 
@@ -62,47 +57,30 @@ pub(super) fn printed_len(value: &Json, limit: usize) -> Option<usize> {
     (len <= limit).then_some(len)
 }
 
-/// Writes a value as it is printed inside a text. `len` is its printed length.
-pub(super) fn push_printed(value: &Json, len: usize, out: &mut String) {
+/// Writes a value as it is printed inside a text.
+pub(super) fn push_printed(value: &Json, out: &mut String) {
     match value {
         Json::Null => {}
         Json::Bool(true) => out.push_str("True"),
         Json::Bool(false) => out.push_str("False"),
         Json::Str(text) => out.push_str(text),
-        Json::Int(number) => {
-            // Writing into a text cannot fail.
-            let _ = write!(out, "{number}");
-        }
-        Json::UInt(_) | Json::Float(_) => out.push_str(&value.to_string()),
-        Json::List(_) | Json::Map(_) => push_canonical(value, len, out),
-    }
-}
-
-/// Writes the canonical text of a value. `len` is its length.
-pub(super) fn push_canonical(value: &Json, len: usize, out: &mut String) {
-    if len <= SMALL_VALUE_BYTES {
-        out.push_str(&String::from_utf8_lossy(&to_canonical(value)));
-    } else {
-        // Writing into a text cannot fail.
-        let _ = JsonLayout { indent: None }.write_value(value, 0, out);
+        _ => push_canonical(value, out),
     }
 }
 
 /// The indented text of a value, measured but not yet written.
 pub(super) struct IndentedText<'v> {
     value: &'v Json,
-    layout: JsonLayout,
+    indent: usize,
     len: usize,
 }
 
 impl<'v> IndentedText<'v> {
     /// Measures the text. Returns `None` if it has more than `limit` bytes.
     pub(super) fn new(value: &'v Json, indent: usize, limit: usize) -> Option<Self> {
-        let layout = JsonLayout { indent: Some(indent) };
         let mut counter = LengthCounter { remaining: limit };
-        layout.write_value(value, 0, &mut counter).ok()?;
-        let len = limit - counter.remaining;
-        Some(Self { value, layout, len })
+        write_indented(value, indent, 0, &mut counter).ok()?;
+        Some(Self { value, indent, len: limit - counter.remaining })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,7 +90,7 @@ impl<'v> IndentedText<'v> {
     pub(super) fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.len);
         // Writing into a text cannot fail.
-        let _ = self.layout.write_value(self.value, 0, &mut text);
+        let _ = write_indented(self.value, self.indent, 0, &mut text);
         text
     }
 }
@@ -130,48 +108,31 @@ impl Write for LengthCounter {
 }
 
 /// Writes piece by piece, so that a second copy of a large text never exists.
-struct JsonLayout {
-    indent: Option<usize>,
-}
-
-impl JsonLayout {
-    fn write_value(&self, value: &Json, level: usize, out: &mut impl Write) -> fmt::Result {
-        match value {
-            Json::List(items) if items.is_empty() => out.write_str("[]"),
-            Json::Map(map) if map.is_empty() => out.write_str("{}"),
-            Json::List(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    out.write_str(if index == 0 { "[" } else { "," })?;
-                    self.write_line_break(level + 1, out)?;
-                    self.write_value(item, level + 1, out)?;
-                }
-                self.write_line_break(level, out)?;
-                out.write_str("]")
+fn write_indented(value: &Json, indent: usize, level: usize, out: &mut impl Write) -> fmt::Result {
+    let break_line = |level: usize, out: &mut dyn Write| write!(out, "\n{:1$}", "", indent * level);
+    match value {
+        Json::List(items) if !items.is_empty() => {
+            for (index, item) in items.iter().enumerate() {
+                out.write_str(if index == 0 { "[" } else { "," })?;
+                break_line(level + 1, out)?;
+                write_indented(item, indent, level + 1, out)?;
             }
-            Json::Map(map) => {
-                for (index, (key, item)) in map.iter().enumerate() {
-                    out.write_str(if index == 0 { "{" } else { "," })?;
-                    self.write_line_break(level + 1, out)?;
-                    write_quoted(key, out)?;
-                    out.write_str(if self.indent.is_some() { ": " } else { ":" })?;
-                    self.write_value(item, level + 1, out)?;
-                }
-                self.write_line_break(level, out)?;
-                out.write_str("}")
-            }
-            Json::Str(text) => write_quoted(text, out),
-            Json::Int(number) => write!(out, "{number}"),
-            Json::Null | Json::Bool(_) | Json::UInt(_) | Json::Float(_) => {
-                write!(out, "{value}")
-            }
+            break_line(level, out)?;
+            out.write_str("]")
         }
-    }
-
-    fn write_line_break(&self, level: usize, out: &mut impl Write) -> fmt::Result {
-        match self.indent {
-            Some(indent) => write!(out, "\n{:1$}", "", indent * level),
-            None => Ok(()),
+        Json::Map(map) if !map.is_empty() => {
+            for (index, (key, item)) in map.iter().enumerate() {
+                out.write_str(if index == 0 { "{" } else { "," })?;
+                break_line(level + 1, out)?;
+                write_quoted(key, out)?;
+                out.write_str(": ")?;
+                write_indented(item, indent, level + 1, out)?;
+            }
+            break_line(level, out)?;
+            out.write_str("}")
         }
+        Json::Str(text) => write_quoted(text, out),
+        _ => write!(out, "{value}"),
     }
 }
 
@@ -179,10 +140,10 @@ fn write_quoted(text: &str, out: &mut impl Write) -> fmt::Result {
     out.write_char('"')?;
     let mut rest = text;
     while !rest.is_empty() {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(SMALL_VALUE_BYTES));
-        let quoted = to_canonical(piece);
-        let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
-        out.write_str(&String::from_utf8_lossy(inner))?;
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(QUOTED_PIECE_BYTES));
+        let mut quoted = String::new();
+        push_canonical(piece, &mut quoted);
+        out.write_str(quoted.get(1..quoted.len() - 1).unwrap_or_default())?;
         rest = after;
     }
     out.write_char('"')

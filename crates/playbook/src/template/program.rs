@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
+use super::eval::vocabulary::{Filter, Function, Method, Test};
 use super::lexer::ByteSpan;
-use super::vocabulary::{Filter, Function, Method, Test};
 
 /// An expression and its location.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) enum ExprKind {
     Conditional(Box<ConditionalExpr>),
     List(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
-    Call(Function, Vec<CallArg>),
+    Call(&'static Function, Vec<CallArg>),
 }
 
 /// A name, and the slots of the template variables that may hold it, innermost first.
@@ -86,10 +86,10 @@ pub(super) enum LinkKind {
     Attribute(Arc<str>),
     Index(Expr),
     Slice(Box<SliceExpr>),
-    Method(Method, Params),
-    Filter(Filter, Params),
+    Method(&'static Method, Params),
+    Filter(&'static Filter, Params),
     ItemFilter(Box<ItemFilter>),
-    Test { test: Test, params: Params, negated: bool },
+    Test { test: &'static Test, params: Params, negated: bool },
     LoopCycle(Vec<Expr>),
     LoopChanged(Vec<Expr>),
 }
@@ -111,11 +111,11 @@ pub(super) enum ItemFilter {
         path: Expr,
         default: Option<Expr>,
     },
-    MapFilter(Filter, Params),
+    MapFilter(&'static Filter, Params),
     /// Keeps the items whose value, or attribute, passes the test (or is true, without a test).
     Keep {
         attribute: Option<Expr>,
-        test: Option<(Test, Params)>,
+        test: Option<(&'static Test, Params)>,
         when: bool,
     },
 }
@@ -129,6 +129,17 @@ pub(super) enum CallArg {
     Spread(Expr),
     /// `**map`
     SpreadNamed(Expr),
+}
+
+impl CallArg {
+    pub(super) fn value(&self) -> &Expr {
+        match self {
+            Self::Positional(expr)
+            | Self::Named(_, expr)
+            | Self::Spread(expr)
+            | Self::SpreadNamed(expr) => expr,
+        }
+    }
 }
 
 /// A piece of a template that yields text.

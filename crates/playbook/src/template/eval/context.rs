@@ -1,17 +1,94 @@
-//! The context of one render: its environment, its meter, and the secrets it has read.
+//! The context of one render, and the intermediate values of its evaluation.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use super::value::Value;
 use crate::template::environment::{Binding, TemplateEnvironment};
+use crate::template::error::{EvalError, EvalResult};
+use crate::template::meter::RenderMeter;
 use crate::template::number::as_integer;
 use crate::template::print;
-use crate::template::render_error::{EvalError, EvalResult, RenderLimit};
-use crate::template::render_meter::RenderMeter;
+
+/// The value of an expression during evaluation.
+#[derive(Debug, Clone)]
+pub(in crate::template) enum Value {
+    /// A name or key that does not exist.
+    Undefined,
+    Json(Json),
+    /// A name whose members are looked up by rules.
+    Bound(Binding),
+    /// The result of `namespace()`, the only mutable value of a template.
+    Namespace(Rc<RefCell<JsonMap>>),
+    Loop(Rc<LoopState>),
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Json(Json::Bool(value))
+    }
+}
+
+impl From<Json> for Value {
+    fn from(value: Json) -> Self {
+        Self::Json(value)
+    }
+}
+
+impl From<Option<Json>> for Value {
+    fn from(value: Option<Json>) -> Self {
+        value.map_or(Self::Undefined, Self::Json)
+    }
+}
+
+/// The variable `loop` of a `for`.
+#[derive(Debug)]
+pub(in crate::template) struct LoopState {
+    pub(super) items: Arc<Vec<Json>>,
+    pub(super) index: Cell<usize>,
+    /// The arguments of the last `loop.changed()`.
+    pub(super) last_changed: RefCell<Option<Json>>,
+}
+
+impl LoopState {
+    /// `loop.<key>`
+    pub(super) fn loop_attribute(&self, key: &str) -> Value {
+        let index = self.index.get();
+        let len = self.items.len();
+        let value = match key {
+            "index" => Json::from(index + 1),
+            "index0" => Json::from(index),
+            "revindex" => Json::from(len - index),
+            "revindex0" => Json::from(len - index - 1),
+            "first" => Json::Bool(index == 0),
+            "last" => Json::Bool(index + 1 == len),
+            "length" => Json::from(len),
+            // Loops do not recurse, so the depth is constant.
+            "depth" => Json::from(1),
+            "depth0" => Json::from(0),
+            "previtem" => return self.item_at(index.checked_sub(1)),
+            "nextitem" => return self.item_at(Some(index + 1)),
+            _ => return Value::Undefined,
+        };
+        Value::Json(value)
+    }
+
+    fn item_at(&self, index: Option<usize>) -> Value {
+        index.and_then(|index| self.items.get(index)).cloned().into()
+    }
+
+    /// The counters, if `loop` itself is used as a value.
+    pub(super) fn to_json(&self) -> Json {
+        let keys = ["index", "index0", "first", "last", "length"];
+        Json::object(keys.into_iter().filter_map(|key| match self.loop_attribute(key) {
+            Value::Json(value) => Some((key, value)),
+            _ => None,
+        }))
+    }
+}
 
 pub(super) struct RenderContext<'r> {
     pub(super) environment: &'r dyn TemplateEnvironment,
@@ -45,16 +122,8 @@ impl<'r> RenderContext<'r> {
                 self.is_tainted.set(true);
                 Ok(Value::Json(value))
             }
-            Some(Binding::Needs(need)) => Err(EvalError::input_needed(need)),
-            Some(
-                binding @ (Binding::Output(_)
-                | Binding::Step(_)
-                | Binding::External(_)
-                | Binding::Overlay(_)
-                | Binding::Map(_)
-                | Binding::Layers(_)
-                | Binding::Members(_)),
-            ) => Ok(Value::Bound(binding)),
+            Some(Binding::Needs(need)) => Err(need.into()),
+            Some(binding) => Ok(Value::Bound(binding)),
         }
     }
 
@@ -64,8 +133,7 @@ impl<'r> RenderContext<'r> {
             Value::Undefined => Ok(Json::Null),
             Value::Json(value) => Ok(value),
             Value::Bound(binding) => {
-                let (value, secret) =
-                    binding.to_value(self.environment).map_err(EvalError::input_needed)?;
+                let (value, secret) = binding.to_value(self.environment)?;
                 if secret {
                     self.is_tainted.set(true);
                 }
@@ -87,9 +155,9 @@ impl<'r> RenderContext<'r> {
         match value {
             Value::Undefined => Ok(Value::Undefined),
             Value::Json(value) => Ok(plain_member(value, key).cloned().into()),
-            Value::Bound(binding) => self.resolve_binding(
-                binding.get_member(key, self.environment).map_err(EvalError::input_needed)?,
-            ),
+            Value::Bound(binding) => {
+                self.resolve_binding(binding.get_member(key, self.environment)?)
+            }
             Value::Namespace(members) => Ok(members.borrow().get(key).cloned().into()),
             Value::Loop(state) => Ok(state.loop_attribute(key)),
         }
@@ -126,9 +194,7 @@ impl<'r> RenderContext<'r> {
                 Ok(character.map(|c| Json::from(c.to_string())).into())
             }
             Json::Map(map) => Ok(map.get(number.to_string().as_str()).cloned().into()),
-            Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
-                Ok(Value::Undefined)
-            }
+            _ => Ok(Value::Undefined),
         }
     }
 
@@ -162,9 +228,7 @@ impl<'r> RenderContext<'r> {
                 self.meter.charge_text_list(text.chars().count(), text.len())?;
                 Ok(Arc::new(text.chars().map(|c| Json::from(c.to_string())).collect()))
             }
-            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
-                Err(EvalError::operation_failed(format!("a {} has no items", value.type_name())))
-            }
+            _ => Err(EvalError::failed(format!("a {} has no items", value.type_name()))),
         }
     }
 
@@ -182,14 +246,14 @@ impl<'r> RenderContext<'r> {
     }
 
     /// The printed texts of several values, separated by `separator`.
-    pub(super) fn join_printed(&self, values: &[Json], separator: &str) -> EvalResult<String> {
+    pub(super) fn join_printed(&self, values: &[Json], separator: &str) -> EvalResult<Json> {
         let limit = self.meter.limits.output;
         self.meter.charge_fuel(values.len())?;
         let mut total: usize = 0;
         for value in values {
             // Stops at the first value that exceeds the limit, without measuring the rest.
             let len = print::printed_len(value, limit.saturating_sub(total))
-                .ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Output, limit))?;
+                .ok_or_else(|| self.meter.output_exceeded())?;
             total = total.saturating_add(len).saturating_add(separator.len());
         }
         let total = total.saturating_sub(separator.len());
@@ -199,9 +263,9 @@ impl<'r> RenderContext<'r> {
             if index > 0 {
                 text.push_str(separator);
             }
-            print::push_printed(value, total, &mut text);
+            print::push_printed(value, &mut text);
         }
-        Ok(text)
+        Ok(Json::Str(text.into()))
     }
 }
 
@@ -215,12 +279,7 @@ pub(super) fn plain_member<'v>(value: &'v Json, key: &str) -> Option<&'v Json> {
             ([_, list @ Json::List(_)], "list") => Some(list),
             _ => None,
         },
-        Json::Null
-        | Json::Bool(_)
-        | Json::Int(_)
-        | Json::UInt(_)
-        | Json::Float(_)
-        | Json::Str(_) => None,
+        _ => None,
     }
 }
 
@@ -231,7 +290,7 @@ fn normalize_index(number: i128, len: usize) -> Option<usize> {
 }
 
 /// Returns true if a plain value counts as true inside an expression.
-pub(super) fn is_true(value: &Json) -> bool {
+pub(in crate::template) fn is_true(value: &Json) -> bool {
     match value {
         Json::Null => false,
         Json::Bool(value) => *value,

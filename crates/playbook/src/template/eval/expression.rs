@@ -1,32 +1,30 @@
-//! Operators, lookups and literals.
+//! Operators, lookups, slices and literals.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use super::evaluator::Evaluator;
-use super::value::Value;
-use crate::template::number::{self, MathError};
+use super::Evaluator;
+use super::context::{RenderContext, Value};
+use crate::template::error::{ErrorLocation, EvalError, EvalResult};
+use crate::template::number::{self, MathError, as_integer, operand_type_error};
 use crate::template::order;
 use crate::template::program::{
     ChainLink, CompareOp, Expr, ExprKind, LinkKind, MathOp, NameExpr, Params,
 };
-use crate::template::render_error::{EvalError, EvalResult};
 
 impl Evaluator<'_> {
     /// Evaluates an expression.
     pub(super) fn eval_expr(&mut self, expr: &Expr) -> EvalResult<Value> {
-        self.context
-            .meter
-            .charge_fuel(1)
-            .and_then(|()| self.eval_kind(&expr.kind))
-            .map_err(|error| error.at_offset(expr.span.start()))
+        let charge = self.context.meter.charge_fuel(1);
+        charge.and_then(|()| self.eval_kind(&expr.kind)).at(expr.span)
     }
 
     /// Evaluates an expression to a plain value. Undefined becomes null.
     pub(super) fn eval_json(&mut self, expr: &Expr) -> EvalResult<Json> {
         let value = self.eval_expr(expr)?;
-        self.context.convert_to_json(value).map_err(|error| error.at_offset(expr.span.start()))
+        self.context.convert_to_json(value).at(expr.span)
     }
 
     fn eval_kind(&mut self, kind: &ExprKind) -> EvalResult<Value> {
@@ -34,23 +32,18 @@ impl Evaluator<'_> {
             ExprKind::Const(value) => Ok(Value::Json(value.clone())),
             ExprKind::Name(name) => self.eval_name(name),
             ExprKind::Chain(base, links) => self.eval_chain(base, links),
-            ExprKind::Not(inner) => Ok(Value::from_bool(!self.eval_true(inner)?)),
+            ExprKind::Not(inner) => Ok(Value::from(!self.eval_true(inner)?)),
             ExprKind::Negate(inner) => {
                 let value = self.eval_json(inner)?;
                 number::negate_number(&value).map(Value::Json).map_err(|error| match error {
-                    MathError::NotANumber => EvalError::operation_failed(format!(
-                        "cannot negate a {}",
-                        value.type_name()
-                    )),
-                    MathError::DivisionByZero | MathError::InvalidResult(_) => {
-                        EvalError::operation_failed(error.to_string())
+                    MathError::NotANumber => {
+                        EvalError::failed(format!("cannot negate a {}", value.type_name()))
                     }
+                    _ => EvalError::failed(error.to_string()),
                 })
             }
             ExprKind::Math(first, rest) => self.eval_math(first, rest).map(Value::Json),
-            ExprKind::Compare(first, rest) => {
-                self.eval_comparison(first, rest).map(Value::from_bool)
-            }
+            ExprKind::Compare(first, rest) => self.eval_comparison(first, rest).map(Value::from),
             ExprKind::And(operands) => self.eval_and_or(operands, false),
             ExprKind::Or(operands) => self.eval_and_or(operands, true),
             ExprKind::Conditional(choice) => {
@@ -62,13 +55,13 @@ impl Evaluator<'_> {
             }
             ExprKind::List(items) => self.eval_list(items).map(Value::Json),
             ExprKind::Map(entries) => self.eval_map(entries).map(Value::Json),
-            ExprKind::Call(function, args) => self.call_function(*function, args),
+            ExprKind::Call(function, args) => self.call_function(function, args),
         }
     }
 
     pub(super) fn eval_true(&mut self, expr: &Expr) -> EvalResult<bool> {
         let value = self.eval_expr(expr)?;
-        self.context.is_true_value(&value).map_err(|error| error.at_offset(expr.span.start()))
+        self.context.is_true_value(&value).at(expr.span)
     }
 
     fn eval_name(&self, name: &NameExpr) -> EvalResult<Value> {
@@ -81,12 +74,7 @@ impl Evaluator<'_> {
         let mut value = Value::Undefined;
         for operand in operands {
             value = self.eval_expr(operand)?;
-            if self
-                .context
-                .is_true_value(&value)
-                .map_err(|error| error.at_offset(operand.span.start()))?
-                == deciding_value
-            {
+            if self.context.is_true_value(&value).at(operand.span)? == deciding_value {
                 break;
             }
         }
@@ -121,11 +109,9 @@ impl Evaluator<'_> {
         match key {
             Json::Str(key) => Ok(Arc::clone(key)),
             Json::List(_) | Json::Map(_) => {
-                Err(EvalError::operation_failed(format!("a {} cannot be a key", key.type_name())))
+                Err(EvalError::failed(format!("a {} cannot be a key", key.type_name())))
             }
-            Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
-                self.context.print_value(key).map(Arc::from)
-            }
+            _ => self.context.print_value(key).map(Arc::from),
         }
     }
 
@@ -137,9 +123,7 @@ impl Evaluator<'_> {
         for (op, operand) in rest {
             self.context.meter.charge_fuel(1)?;
             let right = self.eval_json(operand)?;
-            left = self
-                .apply_binary(*op, &left, &right)
-                .map_err(|error| error.at_offset(operand.span.start()))?;
+            left = self.apply_binary(*op, &left, &right).at(operand.span)?;
         }
         Ok(left)
     }
@@ -150,7 +134,7 @@ impl Evaluator<'_> {
         for (_, operand) in rest {
             parts.push(self.eval_json(operand)?);
         }
-        self.context.join_printed(&parts, "").map(|text| Json::Str(text.into()))
+        self.context.join_printed(&parts, "")
     }
 
     fn apply_binary(&self, op: MathOp, left: &Json, right: &Json) -> EvalResult<Json> {
@@ -165,17 +149,12 @@ impl Evaluator<'_> {
             }
             (MathOp::Mul, Json::Str(_) | Json::List(_), count) => self.repeat_value(left, count),
             (MathOp::Mul, count, Json::Str(_) | Json::List(_)) => self.repeat_value(right, count),
-            _ => number::apply_operator(op, left, right).map_err(|error| match error {
-                MathError::NotANumber => operand_type_error(op, left, right),
-                MathError::DivisionByZero | MathError::InvalidResult(_) => {
-                    EvalError::operation_failed(error.to_string())
-                }
-            }),
+            _ => number::apply_operator(op, left, right),
         }
     }
 
     fn repeat_value(&self, value: &Json, count: &Json) -> EvalResult<Json> {
-        let Some(count) = number::as_integer(count) else {
+        let Some(count) = as_integer(count) else {
             return Err(operand_type_error(MathOp::Mul, value, count));
         };
         let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
@@ -193,12 +172,7 @@ impl Evaluator<'_> {
                 }
                 Ok(Json::from(repeated))
             }
-            Json::Null
-            | Json::Bool(_)
-            | Json::Int(_)
-            | Json::UInt(_)
-            | Json::Float(_)
-            | Json::Map(_) => Ok(value.clone()),
+            _ => Ok(value.clone()),
         }
     }
 
@@ -206,11 +180,7 @@ impl Evaluator<'_> {
         let mut left = self.eval_expr(first)?;
         for (op, operand) in rest {
             let right = self.eval_expr(operand)?;
-            let holds = self
-                .context
-                .eval_comparison_op(*op, &left, &right)
-                .map_err(|error| error.at_offset(operand.span.start()))?;
-            if !holds {
+            if !self.context.compare(*op, &left, &right).at(operand.span)? {
                 return Ok(false);
             }
             left = right;
@@ -222,9 +192,7 @@ impl Evaluator<'_> {
         let mut value = self.eval_expr(base)?;
         for link in links {
             self.context.meter.charge_fuel(1)?;
-            value = self
-                .apply_link(value, &link.kind)
-                .map_err(|error| error.at_offset(link.span.start()))?;
+            value = self.apply_link(value, &link.kind).at(link.span)?;
         }
         Ok(value)
     }
@@ -246,21 +214,17 @@ impl Evaluator<'_> {
             }
             LinkKind::Method(method, params) => {
                 let params = self.eval_params(params)?;
-                self.context.call_method(*method, value, params)
+                self.context.call_method(method, value, &params)
             }
             LinkKind::Filter(filter, params) => {
                 let params = self.eval_params(params)?;
-                self.context.apply_filter(*filter, value, &params)
+                self.context.apply_filter(filter, value, &params)
             }
             LinkKind::ItemFilter(item_filter) => self.apply_item_filter(value, item_filter),
             LinkKind::Test { test, params, negated } => {
                 let params = self.eval_params(params)?;
-                let passes = self.context.eval_test(
-                    *test,
-                    &value,
-                    params.first().and_then(Option::as_ref),
-                )?;
-                Ok(Value::from_bool(passes != *negated))
+                let passes = self.context.eval_test(test, &value, &params)?;
+                Ok(Value::from(passes != *negated))
             }
             LinkKind::LoopCycle(items) => self.eval_loop_cycle(&value, items),
             LinkKind::LoopChanged(items) => self.eval_loop_changed(&value, items),
@@ -269,10 +233,11 @@ impl Evaluator<'_> {
 
     /// Evaluates arguments. An argument that is not given stays `None`.
     pub(super) fn eval_params(&mut self, params: &Params) -> EvalResult<Vec<Option<Value>>> {
-        params
-            .iter()
-            .map(|param| param.as_ref().map(|param| self.eval_expr(param)).transpose())
-            .collect()
+        let mut eval_param = |param: &Option<Expr>| match param {
+            Some(param) => self.eval_expr(param).map(Some),
+            None => Ok(None),
+        };
+        params.iter().map(&mut eval_param).collect()
     }
 
     fn eval_loop_cycle(&mut self, value: &Value, items: &[Expr]) -> EvalResult<Value> {
@@ -280,9 +245,8 @@ impl Evaluator<'_> {
             return Ok(Value::Undefined);
         };
         let index = state.index.get().checked_rem(items.len());
-        index
-            .and_then(|index| items.get(index))
-            .map_or(Ok(Value::Undefined), |item| self.eval_expr(item))
+        let item = index.and_then(|index| items.get(index));
+        item.map_or(Ok(Value::Undefined), |item| self.eval_expr(item))
     }
 
     fn eval_loop_changed(&mut self, value: &Value, items: &[Expr]) -> EvalResult<Value> {
@@ -295,18 +259,126 @@ impl Evaluator<'_> {
             Some(previous) => order::values_equal(&previous, &current, &self.context.meter)?,
             None => false,
         };
-        Ok(Value::from_bool(!is_same))
+        Ok(Value::from(!is_same))
     }
 }
 
-fn operand_type_error(op: MathOp, left: &Json, right: &Json) -> EvalError {
-    let (left, right) = (left.type_name(), right.type_name());
-    EvalError::operation_failed(match op {
-        MathOp::Add => format!("cannot add {right} to {left}"),
-        MathOp::Sub => format!("cannot subtract {right} from {left}"),
-        MathOp::Mul => format!("cannot multiply {left} by {right}"),
-        MathOp::Div | MathOp::FloorDiv | MathOp::Rem => format!("cannot divide {left} by {right}"),
-        MathOp::Pow => format!("cannot raise {left} to {right}"),
-        MathOp::Concat => format!("cannot join {left} and {right}"),
-    })
+impl RenderContext<'_> {
+    /// Evaluates a comparison.
+    pub(super) fn compare(&self, op: CompareOp, left: &Value, right: &Value) -> EvalResult<bool> {
+        match op {
+            CompareOp::In | CompareOp::NotIn => {
+                let container = self.convert_to_json(right.clone())?;
+                let item = self.convert_to_json(left.clone())?;
+                let found = order::contains_value(&container, &item, &self.meter)?;
+                Ok(found == (op == CompareOp::In))
+            }
+            CompareOp::Eq => self.order_values(left, right).map(Ordering::is_eq),
+            CompareOp::Ne => self.order_values(left, right).map(Ordering::is_ne),
+            CompareOp::Lt => self.order_values(left, right).map(Ordering::is_lt),
+            CompareOp::Le => self.order_values(left, right).map(Ordering::is_le),
+            CompareOp::Gt => self.order_values(left, right).map(Ordering::is_gt),
+            CompareOp::Ge => self.order_values(left, right).map(Ordering::is_ge),
+        }
+    }
+
+    /// Orders two values. Undefined sorts before everything and equals only itself.
+    fn order_values(&self, left: &Value, right: &Value) -> EvalResult<Ordering> {
+        match (left, right) {
+            (Value::Undefined, Value::Undefined) => Ok(Ordering::Equal),
+            (Value::Undefined, _) => Ok(Ordering::Less),
+            (_, Value::Undefined) => Ok(Ordering::Greater),
+            _ => {
+                let left = self.convert_to_json(left.clone())?;
+                let right = self.convert_to_json(right.clone())?;
+                order::compare_values(&left, &right, &self.meter)
+            }
+        }
+    }
+
+    /// `value[start:stop:step]`, with the rules of Python.
+    pub(super) fn slice_value(
+        &self,
+        value: Value,
+        [start, stop, step]: [&Json; 3],
+    ) -> EvalResult<Value> {
+        let step = match step {
+            Json::Null => 1,
+            step => as_integer(step).ok_or_else(slice_bound_error)?,
+        };
+        if step == 0 {
+            return Err(EvalError::failed("a slice cannot have a step of 0"));
+        }
+        let value = self.convert_to_json(value)?;
+        match &value {
+            Json::Null => Ok(Value::Undefined),
+            Json::List(items) => {
+                let slice = SlicePositions::new(items.len(), start, stop, step)?;
+                self.meter.charge_list(slice.count)?;
+                let mut list = Vec::with_capacity(slice.count);
+                list.extend(slice.positions().filter_map(|index| items.get(index).cloned()));
+                Ok(Json::from(list).into())
+            }
+            Json::Str(text) => {
+                self.meter.charge_scan(text.len())?;
+                let slice = SlicePositions::new(text.chars().count(), start, stop, step)?;
+                self.slice_text(text, &slice).map(|part| Value::Json(Json::Str(part.into())))
+            }
+            _ => Err(EvalError::failed(format!("a {} cannot be sliced", value.type_name()))),
+        }
+    }
+
+    fn slice_text(&self, text: &str, slice: &SlicePositions) -> EvalResult<String> {
+        let offset =
+            |index: usize| text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
+        if slice.step == 1 {
+            let start = usize::try_from(slice.start).unwrap_or_default();
+            let part = &text[offset(start)..offset(start + slice.count)];
+            self.meter.charge_text(part.len())?;
+            return Ok(part.to_owned());
+        }
+        // A `char` takes four bytes, and the result is allocated too.
+        self.meter.charge_text(text.len().saturating_mul(8))?;
+        let characters: Vec<char> = text.chars().collect();
+        let mut part = String::with_capacity(text.len());
+        part.extend(slice.positions().filter_map(|index| characters.get(index)));
+        Ok(part)
+    }
+}
+
+fn slice_bound_error() -> EvalError {
+    EvalError::failed("a slice takes integers")
+}
+
+/// The positions that a slice selects.
+struct SlicePositions {
+    start: i128,
+    step: i128,
+    count: usize,
+}
+
+impl SlicePositions {
+    fn new(len: usize, start: &Json, stop: &Json, step: i128) -> EvalResult<Self> {
+        let len = i128::try_from(len).unwrap_or(i128::MAX);
+        let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
+        let bound = |bound: &Json, default: i128| -> EvalResult<i128> {
+            if bound.is_null() {
+                return Ok(default);
+            }
+            let index = as_integer(bound).ok_or_else(slice_bound_error)?;
+            Ok((if index < 0 { index + len } else { index }).clamp(lowest, highest))
+        };
+        let (first, last) = if step > 0 { (lowest, highest) } else { (highest, lowest) };
+        let (start, stop) = (bound(start, first)?, bound(stop, last)?);
+        let distance = if step > 0 { stop - start } else { start - stop };
+        let count = (distance.max(0) + step.abs() - 1) / step.abs();
+        Ok(Self { start, step, count: usize::try_from(count).unwrap_or_default() })
+    }
+
+    fn positions(&self) -> impl Iterator<Item = usize> {
+        let Self { start, step, .. } = *self;
+        (0_i128..)
+            .take(self.count)
+            .filter_map(move |index| usize::try_from(start + index * step).ok())
+    }
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::state::{ParseResult, Parser};
+use super::{ParseResult, Parser};
+use crate::template::error::{TemplateErrorKind, VocabularyKind};
+use crate::template::eval::FunctionFn;
+use crate::template::eval::vocabulary::{
+    CallSignature, FILTERS, Function, ITEM_FILTERS, TESTS, Test, find,
+};
 use crate::template::lexer::{ByteSpan, Token};
 use crate::template::program::{CallArg, ChainLink, Expr, ExprKind, ItemFilter, LinkKind, Params};
-use crate::template::template_error::{TemplateErrorKind, VocabularyKind};
-use crate::template::vocabulary::{CallSignature, Filter, Function, ItemFilterName, Test};
 
 /// An argument as written, with its location.
 pub(super) struct SpannedArg {
@@ -63,14 +66,11 @@ impl Parser<'_, '_> {
         let args = self.parse_arguments()?;
         let mut values = Vec::new();
         for SpannedArg { arg, span } in args {
-            match arg {
-                CallArg::Positional(value) => values.push(value),
-                CallArg::Named(..) | CallArg::Spread(_) | CallArg::SpreadNamed(_) => {
-                    self.record_call_error(
-                        span,
-                        format!("`{name}` takes only positional arguments"),
-                    );
-                }
+            if let CallArg::Positional(value) = arg {
+                values.push(value);
+            } else {
+                let reason = format!("`{name}` takes only positional arguments");
+                self.record_call_error(span, reason);
             }
         }
         Ok(values)
@@ -107,10 +107,8 @@ impl Parser<'_, '_> {
                         [] => "no argument".to_owned(),
                         params => params.join(", "),
                     };
-                    self.record_call_error(
-                        span,
-                        format!("unexpected argument; `{name}` takes {parameters}"),
-                    );
+                    let reason = format!("unexpected argument; `{name}` takes {parameters}");
+                    self.record_call_error(span, reason);
                 }
             }
         }
@@ -128,28 +126,23 @@ impl Parser<'_, '_> {
     /// Checks the arguments of a function and puts them in order.
     pub(super) fn check_call_arguments(
         &mut self,
-        name: &str,
-        function: Function,
+        function: &Function,
         args: Vec<SpannedArg>,
         call_span: ByteSpan,
     ) -> Vec<CallArg> {
-        match function {
-            // These accept arguments of any name.
-            Function::Dict | Function::Namespace => args.into_iter().map(|arg| arg.arg).collect(),
-            Function::Now | Function::Range | Function::Random | Function::Uuid => {
-                let params = self.bind_arguments(name, function.signature(), args, call_span);
-                let given_count = params.iter().flatten().count();
-                let args: Vec<_> =
-                    params.into_iter().map_while(|value| value.map(CallArg::Positional)).collect();
-                if args.len() < given_count {
-                    self.record_call_error(
-                        call_span,
-                        format!("`{name}` is missing an argument before a later one"),
-                    );
-                }
-                args
-            }
+        if let FunctionFn::AnyArgs(_) = function.apply {
+            return args.into_iter().map(|arg| arg.arg).collect();
         }
+        let name = function.name();
+        let params = self.bind_arguments(name, function.signature, args, call_span);
+        let given_count = params.iter().flatten().count();
+        let args: Vec<_> =
+            params.into_iter().map_while(|value| value.map(CallArg::Positional)).collect();
+        if args.len() < given_count {
+            let reason = format!("`{name}` is missing an argument before a later one");
+            self.record_call_error(call_span, reason);
+        }
+        args
     }
 
     /// Parses `| name(…)`.
@@ -161,14 +154,12 @@ impl Parser<'_, '_> {
         };
         self.advance()?;
         let args = if self.at_mark("(") { self.parse_arguments()? } else { Vec::new() };
-        let kind = if let Some(item_filter) = ItemFilterName::parse(name) {
-            self.bind_item_filter(name, item_filter, args, span)
+        let kind = if ITEM_FILTERS.contains(&name) {
+            self.bind_item_filter(name, args, span)
                 .map(|item_filter| LinkKind::ItemFilter(Box::new(item_filter)))
-        } else if let Some(filter) = Filter::parse(name) {
-            Some(LinkKind::Filter(
-                filter,
-                self.bind_arguments(name, filter.signature(), args, span),
-            ))
+        } else if let Some(filter) = find(FILTERS, name) {
+            let params = self.bind_arguments(name, filter.signature, args, span);
+            Some(LinkKind::Filter(filter, params))
         } else {
             self.record_unknown(VocabularyKind::Filter, name, span);
             None
@@ -179,35 +170,31 @@ impl Parser<'_, '_> {
     fn bind_item_filter(
         &mut self,
         name: &str,
-        item_filter: ItemFilterName,
         args: Vec<SpannedArg>,
         call_span: ByteSpan,
     ) -> Option<ItemFilter> {
         let mut args = args.into_iter();
-        match item_filter {
-            ItemFilterName::Map => self.bind_map_filter(name, args, call_span),
-            ItemFilterName::Select | ItemFilterName::Reject => {
-                let test = self.bind_item_test(name, args, call_span)?;
-                let when = item_filter == ItemFilterName::Select;
-                Some(ItemFilter::Keep { attribute: None, test, when })
-            }
-            ItemFilterName::SelectAttr | ItemFilterName::RejectAttr => {
-                let Some(SpannedArg { arg: CallArg::Positional(attribute), .. }) = args.next()
-                else {
-                    self.record_call_error(call_span, format!("`{name}` needs an attribute"));
-                    return None;
-                };
-                let test = self.bind_item_test(name, args, call_span)?;
-                let when = item_filter == ItemFilterName::SelectAttr;
-                Some(ItemFilter::Keep { attribute: Some(attribute), test, when })
-            }
+        if name == "map" {
+            return self.bind_map_filter(args, call_span);
         }
+        let mut attribute = None;
+        if name.ends_with("attr") {
+            let Some(SpannedArg { arg: CallArg::Positional(path), .. }) = args.next() else {
+                self.record_call_error(call_span, format!("`{name}` needs an attribute"));
+                return None;
+            };
+            attribute = Some(path);
+        }
+        let test = match args.next() {
+            Some(test) => Some(self.bind_item_test(name, &test, args.collect(), call_span)?),
+            None => None,
+        };
+        Some(ItemFilter::Keep { attribute, test, when: name.starts_with("select") })
     }
 
     /// Binds the arguments of `map`: an attribute, or a filter with its arguments.
     fn bind_map_filter(
         &mut self,
-        name: &str,
         mut args: std::vec::IntoIter<SpannedArg>,
         call_span: ByteSpan,
     ) -> Option<ItemFilter> {
@@ -217,59 +204,46 @@ impl Parser<'_, '_> {
             .any(|arg| matches!(&arg.arg, CallArg::Named(name, _) if &**name == "attribute"));
         if has_attribute {
             let signature = CallSignature { required: 1, params: &["attribute", "default"] };
-            let mut params =
-                self.bind_arguments(name, signature, args.collect(), call_span).into_iter();
+            let params = self.bind_arguments("map", signature, args.collect(), call_span);
+            let mut params = params.into_iter();
             let path = params.next().flatten()?;
             return Some(ItemFilter::MapAttribute { path, default: params.next().flatten() });
         }
         let Some((filter_name, span)) = args.next().and_then(|arg| quoted_name(&arg)) else {
-            self.record_call_error(
-                call_span,
-                format!("`{name}` needs the name of a filter or `attribute=`"),
-            );
+            let reason = "`map` needs the name of a filter or `attribute=`";
+            self.record_call_error(call_span, reason.to_owned());
             return None;
         };
-        let Some(filter) = Filter::parse(&filter_name) else {
-            if ItemFilterName::parse(&filter_name).is_some() {
-                self.record_call_error(span, format!("`{name}` cannot apply `{filter_name}`"));
+        let Some(filter) = find(FILTERS, &filter_name) else {
+            if ITEM_FILTERS.contains(&&*filter_name) {
+                self.record_call_error(span, format!("`map` cannot apply `{filter_name}`"));
             } else {
                 self.record_unknown(VocabularyKind::Filter, &filter_name, span);
             }
             return None;
         };
-        let params =
-            self.bind_arguments(&filter_name, filter.signature(), args.collect(), call_span);
+        let params = self.bind_arguments(&filter_name, filter.signature, args.collect(), call_span);
         Some(ItemFilter::MapFilter(filter, params))
     }
 
-    /// Binds the test of a selecting filter with its arguments. `Some(None)` means that there is no
-    /// test and that items are kept if they are true.
-    #[expect(
-        clippy::option_option,
-        reason = "the outer None is an error, the inner None is the absence of a test"
-    )]
+    /// Binds the test of a selecting filter with its arguments.
     fn bind_item_test(
         &mut self,
         name: &str,
-        mut args: std::vec::IntoIter<SpannedArg>,
+        test: &SpannedArg,
+        args: Vec<SpannedArg>,
         call_span: ByteSpan,
-    ) -> Option<Option<(Test, Params)>> {
-        let Some(arg) = args.next() else {
-            return Some(None);
-        };
-        let Some((test_name, span)) = quoted_name(&arg) else {
-            self.record_call_error(
-                arg.span,
-                format!("`{name}` needs the name of a test in quotes"),
-            );
+    ) -> Option<(&'static Test, Params)> {
+        let Some((test_name, span)) = quoted_name(test) else {
+            let reason = format!("`{name}` needs the name of a test in quotes");
+            self.record_call_error(test.span, reason);
             return None;
         };
-        let Some(test) = Test::parse(&test_name) else {
+        let Some(test) = find(TESTS, &test_name) else {
             self.record_unknown(VocabularyKind::Test, &test_name, span);
             return None;
         };
-        let params = self.bind_arguments(&test_name, test.signature(), args.collect(), call_span);
-        Some(Some((test, params)))
+        Some((test, self.bind_arguments(&test_name, test.signature, args, call_span)))
     }
 }
 

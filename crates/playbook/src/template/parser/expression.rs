@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::state::{ParseResult, Parser, placeholder_expr};
-use crate::template::facts::{self, static_key};
+use super::{ParseResult, Parser, TemplatePlace};
+use crate::template::error::{TemplateErrorKind, VocabularyKind};
+use crate::template::eval::FunctionFn;
+use crate::template::eval::vocabulary::{FUNCTIONS, METHODS, TESTS, find};
+use crate::template::facts::{NameRead, static_key};
 use crate::template::lexer::{ByteSpan, Token};
 use crate::template::number;
-use crate::template::parser::TemplatePlace;
 use crate::template::program::{
     ChainLink, CompareOp, ConditionalExpr, Expr, ExprKind, LinkKind, MathOp, NameExpr, SliceExpr,
 };
-use crate::template::template_error::{TemplateErrorKind, VocabularyKind};
-use crate::template::vocabulary::{Function, Method, Test};
 
 /// Keywords, which are never names.
-const RESERVED_WORDS: [&str; 7] = ["and", "or", "not", "if", "else", "in", "is"];
+pub(super) const RESERVED_WORDS: [&str; 7] = ["and", "or", "not", "if", "else", "in", "is"];
 
 /// Arithmetic operators, from the loosest precedence to the tightest.
 const MATH_OPERATORS: [&[(&str, MathOp)]; 4] = [
@@ -39,8 +39,8 @@ impl<'t> Parser<'t, '_> {
         }
         let test = self.parse_or()?;
         let no = if self.eat_word("else")? { Some(self.parse_expression()?) } else { None };
-        let span = yes.span.extend_to(self.previous_span);
-        Ok(Expr { span, kind: ExprKind::Conditional(Box::new(ConditionalExpr { test, yes, no })) })
+        let choice = ConditionalExpr { test, yes, no };
+        Ok(self.expr_from(choice.yes.span, ExprKind::Conditional(Box::new(choice))))
     }
 
     /// Parses one value, or a list of values separated by commas.
@@ -54,37 +54,35 @@ impl<'t> Parser<'t, '_> {
         while self.eat_mark(",")? && !matches!(self.token, Token::CloseBlock) {
             items.push(self.parse_expression()?);
         }
-        Ok(fold_constants(Expr {
-            span: span.extend_to(self.previous_span),
-            kind: ExprKind::List(items),
-        }))
+        Ok(fold_constants(self.expr_from(span, ExprKind::List(items))))
     }
 
     /// Parses `a or b`, in places where a following `if` belongs to something else.
     pub(super) fn parse_or(&mut self) -> ParseResult<Expr> {
-        let first = self.parse_and()?;
-        if !self.at_word("or") {
-            return Ok(first);
-        }
-        let span = first.span;
-        let mut operands = vec![first];
-        while self.eat_word("or")? {
-            operands.push(self.parse_and()?);
-        }
-        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::Or(operands) })
+        self.parse_operands("or", Self::parse_and, ExprKind::Or)
     }
 
     fn parse_and(&mut self) -> ParseResult<Expr> {
-        let first = self.parse_not()?;
-        if !self.at_word("and") {
+        self.parse_operands("and", Self::parse_not, ExprKind::And)
+    }
+
+    /// Parses one operand, or several with a word between them.
+    fn parse_operands(
+        &mut self,
+        word: &str,
+        parse: fn(&mut Self) -> ParseResult<Expr>,
+        combine: fn(Vec<Expr>) -> ExprKind,
+    ) -> ParseResult<Expr> {
+        let first = parse(self)?;
+        if !self.at_word(word) {
             return Ok(first);
         }
         let span = first.span;
         let mut operands = vec![first];
-        while self.eat_word("and")? {
-            operands.push(self.parse_not()?);
+        while self.eat_word(word)? {
+            operands.push(parse(self)?);
         }
-        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::And(operands) })
+        Ok(self.expr_from(span, combine(operands)))
     }
 
     fn parse_not(&mut self) -> ParseResult<Expr> {
@@ -111,8 +109,7 @@ impl<'t> Parser<'t, '_> {
             return Ok(first);
         }
         let rest = rest.into_iter().map(|(op, operand)| (op, fold_constants(operand))).collect();
-        let span = first.span.extend_to(self.previous_span);
-        Ok(Expr { span, kind: ExprKind::Compare(Box::new(first), rest) })
+        Ok(self.expr_from(first.span, ExprKind::Compare(Box::new(first), rest)))
     }
 
     fn parse_compare_op(&mut self) -> ParseResult<Option<CompareOp>> {
@@ -150,8 +147,7 @@ impl<'t> Parser<'t, '_> {
         if rest.is_empty() {
             return Ok(first);
         }
-        let span = first.span.extend_to(self.previous_span);
-        Ok(Expr { span, kind: ExprKind::Math(Box::new(first), rest) })
+        Ok(self.expr_from(first.span, ExprKind::Math(Box::new(first), rest)))
     }
 
     /// Parses a value with its filters and tests, which apply to a negated value as a whole.
@@ -206,7 +202,7 @@ impl<'t> Parser<'t, '_> {
             path.push(Arc::clone(key));
             end = span.end();
         }
-        self.facts.reads.push(facts::NameRead {
+        self.facts.reads.push(NameRead {
             path,
             range: base.span.start()..end,
             maybe_local: !name.slots.is_empty(),
@@ -254,11 +250,11 @@ impl<'t> Parser<'t, '_> {
                     }));
                 }
                 let args = self.parse_arguments()?;
-                let Some(method) = Method::parse(name) else {
+                let Some(method) = find(METHODS, name) else {
                     self.record_unknown(VocabularyKind::Method, name, span);
                     return Ok(None);
                 };
-                let params = self.bind_arguments(name, method.signature(), args, span);
+                let params = self.bind_arguments(name, method.signature, args, span);
                 Ok(Some(LinkKind::Method(method, params)))
             }
             _ => self.unexpected_token("a name or an index"),
@@ -267,18 +263,14 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses the rest of `[`: an index or a slice.
     fn parse_subscript(&mut self) -> ParseResult<LinkKind> {
-        let start = if self.at_mark(":") { None } else { Some(self.parse_expression()?) };
-        if let Some(index) = start {
+        let mut slice = SliceExpr { start: None, stop: None, step: None };
+        if !self.at_mark(":") {
+            let index = self.parse_expression()?;
             if self.eat_mark("]")? {
                 return Ok(LinkKind::Index(index));
             }
-            return self.parse_slice(Some(index));
+            slice.start = Some(index);
         }
-        self.parse_slice(None)
-    }
-
-    fn parse_slice(&mut self, start: Option<Expr>) -> ParseResult<LinkKind> {
-        let mut slice = SliceExpr { start, stop: None, step: None };
         if !self.eat_mark(":")? {
             return self.unexpected_token("`]` or `:`");
         }
@@ -299,8 +291,8 @@ impl<'t> Parser<'t, '_> {
             return self.unexpected_token("the name of a test");
         };
         self.advance()?;
-        let test = Test::parse(name);
-        let takes_one = test.is_none_or(|test| test.signature().required == 1);
+        let test = find(TESTS, name);
+        let takes_one = test.is_none_or(|test| test.signature.required == 1);
         let args = if self.at_mark("(") {
             self.parse_arguments()?
         } else if takes_one && self.is_at_value() {
@@ -313,7 +305,7 @@ impl<'t> Parser<'t, '_> {
             self.record_unknown(VocabularyKind::Test, name, span);
             return Ok(None);
         };
-        let params = self.bind_arguments(name, test.signature(), args, span);
+        let params = self.bind_arguments(name, test.signature, args, span);
         let span = span.extend_to(self.previous_span);
         Ok(Some(ChainLink { span, kind: LinkKind::Test { test, params, negated } }))
     }
@@ -323,12 +315,7 @@ impl<'t> Parser<'t, '_> {
             Token::Word(word) => !RESERVED_WORDS.contains(word),
             Token::Quoted(_) | Token::Int(_) | Token::Float(_) => true,
             Token::Mark(mark) => matches!(*mark, "[" | "{" | "-" | "+"),
-            Token::Text(_)
-            | Token::OpenOutput
-            | Token::CloseOutput
-            | Token::OpenBlock
-            | Token::CloseBlock
-            | Token::End => false,
+            _ => false,
         }
     }
 
@@ -350,10 +337,7 @@ impl<'t> Parser<'t, '_> {
             Token::Mark("[") => {
                 self.advance()?;
                 let items = self.parse_items("]")?;
-                return Ok(Expr {
-                    span: span.extend_to(self.previous_span),
-                    kind: ExprKind::List(items),
-                });
+                return Ok(self.expr_from(span, ExprKind::List(items)));
             }
             Token::Mark("{") => return self.parse_map(),
             _ => return self.unexpected_token("a value"),
@@ -370,8 +354,7 @@ impl<'t> Parser<'t, '_> {
             text.push_str(part);
             self.advance()?;
         }
-        let kind = ExprKind::Const(Json::from(text));
-        Ok(Expr { span: span.extend_to(self.previous_span), kind })
+        Ok(self.expr_from(span, ExprKind::Const(Json::from(text))))
     }
 
     fn parse_name_or_call(&mut self, word: &'t str) -> ParseResult<Expr> {
@@ -383,21 +366,17 @@ impl<'t> Parser<'t, '_> {
             return Ok(Expr { span, kind });
         }
         let args = self.parse_arguments()?;
-        let call_span = span.extend_to(self.previous_span);
-        let Some(function) = Function::parse(word) else {
+        let Some(function) = find(FUNCTIONS, word) else {
             self.record_unknown(VocabularyKind::Function, word, span);
-            return Ok(placeholder_expr(call_span));
+            // A placeholder: the error keeps the program from being used.
+            return Ok(self.expr_from(span, ExprKind::Const(Json::Null)));
         };
-        let only_at_start = match function {
-            Function::Random => Some("random"),
-            Function::Uuid => Some("uuid"),
-            Function::Now | Function::Range | Function::Dict | Function::Namespace => None,
-        };
-        if let Some(name) = only_at_start.filter(|_| self.place != TemplatePlace::Start) {
-            self.record_error(span, TemplateErrorKind::StartOnly { name });
+        if matches!(function.apply, FunctionFn::StartOnly(_)) && self.place != TemplatePlace::Start
+        {
+            self.record_error(span, TemplateErrorKind::StartOnly { name: function.name() });
         }
-        let args = self.check_call_arguments(word, function, args, span);
-        Ok(Expr { span: call_span, kind: ExprKind::Call(function, args) })
+        let args = self.check_call_arguments(function, args, span);
+        Ok(self.expr_from(span, ExprKind::Call(function, args)))
     }
 
     /// Parses a value in parentheses, or a tuple, which becomes a list.
@@ -405,19 +384,16 @@ impl<'t> Parser<'t, '_> {
         let span = self.span;
         self.advance()?;
         if self.eat_mark(")")? {
-            return Ok(Expr {
-                span: span.extend_to(self.previous_span),
-                kind: ExprKind::List(Vec::new()),
-            });
+            return Ok(self.expr_from(span, ExprKind::List(Vec::new())));
         }
         let first = self.parse_expression()?;
         if self.eat_mark(")")? {
-            return Ok(Expr { span: span.extend_to(self.previous_span), ..first });
+            return Ok(self.expr_from(span, first.kind));
         }
         self.expect_mark(",")?;
         let mut items = vec![first];
         items.extend(self.parse_items(")")?);
-        Ok(Expr { span: span.extend_to(self.previous_span), kind: ExprKind::List(items) })
+        Ok(self.expr_from(span, ExprKind::List(items)))
     }
 
     /// Parses values separated by commas, up to a closing mark.
@@ -444,10 +420,7 @@ impl<'t> Parser<'t, '_> {
                 self.expect_mark(",")?;
             }
         }
-        Ok(fold_constants(Expr {
-            span: span.extend_to(self.previous_span),
-            kind: ExprKind::Map(entries),
-        }))
+        Ok(fold_constants(self.expr_from(span, ExprKind::Map(entries))))
     }
 }
 

@@ -1,13 +1,13 @@
 //! Parsing of text, outputs and the statements `if`, `for` and `set`.
 
-use super::state::{ParseResult, Parser};
-use super::variables::UNSHADOWABLE_NAMES;
+use super::expression::RESERVED_WORDS;
+use super::{ParseResult, Parser, UNSHADOWABLE_NAMES};
 use crate::diag::nearest_name;
+use crate::template::error::TemplateErrorKind;
 use crate::template::lexer::{ByteSpan, Token};
 use crate::template::program::{
     AssignTarget, Expr, ExprKind, ForBlock, NameExpr, SetBlock, TemplateNode,
 };
-use crate::template::template_error::TemplateErrorKind;
 
 /// Jinja statements that are not supported, each with the word that ends its block.
 const FORBIDDEN_STATEMENTS: [(&str, Option<&str>); 14] = [
@@ -151,7 +151,7 @@ impl<'t> Parser<'t, '_> {
             return self.unexpected_token("`in`");
         }
         let items = self.parse_or()?;
-        let first_slot = self.names.slots();
+        let first_slot = self.names.slots;
         self.names.open_scope();
         let target = self.declare_targets(&targets)?;
         let filter = if self.eat_word("if")? { Some(self.parse_expression()?) } else { None };
@@ -164,7 +164,7 @@ impl<'t> Parser<'t, '_> {
         let loop_slot = self.names.declare_variable("loop");
         let body = self.parse_nodes(&["else", "endfor"])?;
         self.names.close_scope();
-        let slots = first_slot..self.names.slots();
+        let slots = first_slot..self.names.slots;
         let mut else_body = Vec::new();
         if self.at_word("else") {
             self.end_block()?;
@@ -173,15 +173,8 @@ impl<'t> Parser<'t, '_> {
             self.names.close_scope();
         }
         self.end_block()?;
-        Ok(TemplateNode::For(Box::new(ForBlock {
-            target,
-            items,
-            filter,
-            body,
-            else_body,
-            loop_slot,
-            slots,
-        })))
+        let block = ForBlock { target, items, filter, body, else_body, loop_slot, slots };
+        Ok(TemplateNode::For(Box::new(block)))
     }
 
     fn parse_set(&mut self) -> ParseResult<TemplateNode> {
@@ -238,24 +231,12 @@ impl<'t> Parser<'t, '_> {
             self.advance()?;
             return Ok(TargetNames::Member(name, key, span));
         }
-        let is_reserved = matches!(
-            name,
-            "true"
-                | "True"
-                | "false"
-                | "False"
-                | "none"
-                | "None"
-                | "loop"
-                | "not"
-                | "in"
-                | "and"
-                | "or"
-                | "if"
-                | "else"
-                | "is"
-        );
-        if is_reserved || UNSHADOWABLE_NAMES.contains(&name) {
+        let is_constant = ["true", "True", "false", "False", "none", "None"].contains(&name);
+        if is_constant
+            || name == "loop"
+            || RESERVED_WORDS.contains(&name)
+            || UNSHADOWABLE_NAMES.contains(&name)
+        {
             return self.syntax_error(span, format!("`{name}` cannot be assigned"));
         }
         Ok(TargetNames::One(name))

@@ -1,16 +1,96 @@
-//! Errors that end a render.
+//! Errors in the text of a template, and errors that end a render.
 //!
-//! Messages name types and locations, never values, because the values may be secret.
+//! Messages of render errors name types and locations, never values, because the values may be
+//! secret.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use noetl_types::json::JsonValueError;
 
+use super::lexer::ByteSpan;
 use crate::source::Span;
 
+/// An error in the text of a template, with its location.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct TemplateError {
+    /// Kind of the error.
+    pub kind: TemplateErrorKind,
+    /// Byte range in the text.
+    pub range: Range<usize>,
+}
+
+impl TemplateError {
+    pub(super) fn syntax(span: ByteSpan, reason: impl Into<String>) -> Self {
+        Self { kind: TemplateErrorKind::Syntax { reason: reason.into() }, range: span.range() }
+    }
+}
+
+/// The kinds of template errors.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateErrorKind {
+    /// The text violates the grammar, or exceeds the limits on size or depth.
+    #[error("{reason}")]
+    Syntax {
+        /// The expected and the found syntax.
+        reason: String,
+    },
+    /// A filter, test, function or method that does not exist.
+    #[error(
+        "unknown {vocabulary} '{name}'{}",
+        suggestion.map_or_else(String::new, |name| format!("; did you mean '{name}'"))
+    )]
+    UnknownName {
+        /// The vocabulary in which the name was looked up.
+        vocabulary: VocabularyKind,
+        /// The name as written.
+        name: String,
+        /// A similar known name.
+        suggestion: Option<&'static str>,
+    },
+    /// A Jinja statement that playbooks do not support.
+    #[error("statement '{name}' is not allowed")]
+    Statement {
+        /// Its keyword.
+        name: String,
+    },
+    /// A function that is only available in `workload`, when an execution starts.
+    #[error("'{name}' may only be used in workload")]
+    StartOnly {
+        /// Its name.
+        name: &'static str,
+    },
+}
+
+/// The vocabularies of the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VocabularyKind {
+    /// `value | filter`
+    Filter,
+    /// `value is test`
+    Test,
+    /// `function()`
+    Function,
+    /// `value.method()`
+    Method,
+}
+
+impl fmt::Display for VocabularyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Filter => "filter",
+            Self::Test => "test",
+            Self::Function => "function",
+            Self::Method => "method",
+        })
+    }
+}
+
 /// An error that ended a render.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} at line {line} column {column}{}{path}", if path.is_empty() { "" } else { " of " })]
 pub struct RenderError {
     /// Kind of the error. It determines what the caller can do.
     pub kind: RenderErrorKind,
@@ -54,19 +134,6 @@ pub enum RenderLimit {
     Nesting,
 }
 
-impl RenderLimit {
-    /// Name of the limited quantity.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fuel => "fuel",
-            Self::Memory => "memory",
-            Self::Output => "output",
-            Self::Range => "range",
-            Self::Nesting => "nesting",
-        }
-    }
-}
-
 /// An input that must be fetched before the render can continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchNeed {
@@ -81,18 +148,6 @@ pub enum FetchNeed {
         name: Arc<str>,
     },
 }
-
-impl fmt::Display for RenderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at line {} column {}", self.message, self.line, self.column)?;
-        if !self.path.is_empty() {
-            write!(f, " of {}", self.path)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for RenderError {}
 
 /// An evaluation error whose location is still a byte offset.
 ///
@@ -116,7 +171,7 @@ impl EvalError {
     }
 
     /// The error of a failed operation.
-    pub(super) fn operation_failed(message: impl Into<String>) -> Self {
+    pub(super) fn failed(message: impl Into<String>) -> Self {
         Self::new(RenderErrorKind::Failed, message.into())
     }
 
@@ -132,18 +187,9 @@ impl EvalError {
         Self::new(RenderErrorKind::Limit(limit), message)
     }
 
-    /// The error of an input that must be fetched first.
-    pub(super) fn input_needed(need: FetchNeed) -> Self {
-        let message = match &need {
-            FetchNeed::Payload { .. } => "data in the result store must be fetched first",
-            FetchNeed::Secret { .. } => "a secret must be resolved first",
-        };
-        Self::new(RenderErrorKind::Needs(need), message.to_owned())
-    }
-
-    /// Sets the byte offset, unless a more precise one is set.
-    pub(super) fn at_offset(mut self, offset: usize) -> Self {
-        self.0.offset.get_or_insert(offset);
+    /// Sets the location, unless a more precise one is set.
+    pub(super) fn at(mut self, span: ByteSpan) -> Self {
+        self.0.offset.get_or_insert(span.start());
         self
     }
 
@@ -165,9 +211,31 @@ impl EvalError {
     }
 }
 
+/// Sets the location of the error of a result.
+pub(super) trait ErrorLocation {
+    /// Sets the location, unless a more precise one is set.
+    fn at(self, span: ByteSpan) -> Self;
+}
+
+impl<T> ErrorLocation for EvalResult<T> {
+    fn at(self, span: ByteSpan) -> Self {
+        self.map_err(|error| error.at(span))
+    }
+}
+
+impl From<FetchNeed> for EvalError {
+    fn from(need: FetchNeed) -> Self {
+        let message = match &need {
+            FetchNeed::Payload { .. } => "data in the result store must be fetched first",
+            FetchNeed::Secret { .. } => "a secret must be resolved first",
+        };
+        Self::new(RenderErrorKind::Needs(need), message.to_owned())
+    }
+}
+
 impl From<JsonValueError> for EvalError {
     fn from(error: JsonValueError) -> Self {
-        Self::operation_failed(error.to_string())
+        Self::failed(error.to_string())
     }
 }
 

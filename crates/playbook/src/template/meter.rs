@@ -1,15 +1,16 @@
-//! Counts the cost of a render before it is incurred.
+//! Limits on the cost of one template, and the meter that enforces them.
 //!
 //! Every operation of the evaluator that allocates in proportion to data, or iterates over data,
-//! charges this meter first.
+//! charges the meter before it incurs the cost.
 
 use std::cell::Cell;
 
 use noetl_types::Json;
+use noetl_types::json::push_canonical;
+use noetl_types::limits::MAX_JSON_DEPTH;
 
-use super::limits::TemplateLimits;
+use super::error::{EvalError, EvalResult, RenderLimit};
 use super::print;
-use super::render_error::{EvalError, EvalResult, RenderLimit};
 
 /// Bytes that cost one unit of fuel to scan.
 const SCAN_BYTES_PER_FUEL: usize = 64;
@@ -22,6 +23,49 @@ const TEXT_OVERHEAD_BYTES: usize = 32;
 /// Memory of a list or map besides its items.
 const CONTAINER_OVERHEAD_BYTES: usize = 64;
 
+/// Limits for parsing and rendering one template.
+///
+/// Operators can configure them. A template that exceeds a limit ends with an error and never
+/// brings down the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TemplateLimits {
+    /// Units of work of one render: one for each operation, and one for each item or 64 bytes that
+    /// an operation processes.
+    pub fuel: u64,
+    /// Levels of brackets and blocks in the text, and of lists and maps in a value that a render
+    /// builds. Capped at [`MAX_JSON_DEPTH`].
+    pub nesting: usize,
+    /// Bytes of the text or of the canonical JSON that a render yields.
+    pub output: usize,
+    /// Numbers that one `range()` may yield.
+    pub range: u64,
+    /// Tokens of one `{{ }}` or `{% %}`.
+    pub tokens: usize,
+    /// Bytes of all values that one render creates, including the output.
+    pub memory: usize,
+}
+
+impl Default for TemplateLimits {
+    fn default() -> Self {
+        Self {
+            fuel: 1_000_000,
+            nesting: MAX_JSON_DEPTH,
+            output: 16 << 20,
+            range: 100_000,
+            tokens: 10_000,
+            memory: 40 << 20,
+        }
+    }
+}
+
+impl TemplateLimits {
+    /// The effective nesting limit.
+    pub(super) fn max_depth(&self) -> usize {
+        self.nesting.min(MAX_JSON_DEPTH)
+    }
+}
+
+/// The remaining fuel and memory of a render.
 #[derive(Debug)]
 pub(super) struct RenderMeter {
     pub(super) limits: TemplateLimits,
@@ -76,7 +120,7 @@ impl RenderMeter {
     /// Charges a text of this size. No text may be larger than the output limit.
     pub(super) fn charge_text(&self, bytes: usize) -> EvalResult<()> {
         if bytes > self.limits.output {
-            return Err(EvalError::limit_exceeded(RenderLimit::Output, self.limits.output));
+            return Err(self.output_exceeded());
         }
         self.charge_scan(bytes)?;
         self.charge_memory(bytes.checked_add(TEXT_OVERHEAD_BYTES))
@@ -115,21 +159,13 @@ impl RenderMeter {
     /// Checks the nesting limit for a value at this level of a list or map under construction.
     pub(super) fn check_nesting(&self, item: &Json, levels: usize) -> EvalResult<()> {
         let enter_level = |len: usize| {
-            if levels > self.limits.max_depth() {
-                return Err(EvalError::limit_exceeded(
-                    RenderLimit::Nesting,
-                    self.limits.max_depth(),
-                ));
+            let limit = self.limits.max_depth();
+            if levels > limit {
+                return Err(EvalError::limit_exceeded(RenderLimit::Nesting, limit));
             }
             self.charge_fuel(len)
         };
         match item {
-            Json::Null
-            | Json::Bool(_)
-            | Json::Int(_)
-            | Json::UInt(_)
-            | Json::Float(_)
-            | Json::Str(_) => Ok(()),
             Json::List(items) => {
                 enter_level(items.len())?;
                 items.iter().try_for_each(|item| self.check_nesting(item, levels + 1))
@@ -138,6 +174,7 @@ impl RenderMeter {
                 enter_level(map.len())?;
                 map.values().try_for_each(|item| self.check_nesting(item, levels + 1))
             }
+            _ => Ok(()),
         }
     }
 
@@ -147,7 +184,7 @@ impl RenderMeter {
         let len = len.unwrap_or(self.limits.output.saturating_add(1));
         self.charge_text(len)?;
         let mut text = String::with_capacity(len);
-        print::push_canonical(value, len, &mut text);
+        push_canonical(value, &mut text);
         Ok(text)
     }
 
@@ -156,8 +193,12 @@ impl RenderMeter {
         if self.has_built_container.get()
             && print::canonical_len(value, self.limits.output).is_none()
         {
-            return Err(EvalError::limit_exceeded(RenderLimit::Output, self.limits.output));
+            return Err(self.output_exceeded());
         }
         Ok(())
+    }
+
+    pub(super) fn output_exceeded(&self) -> EvalError {
+        EvalError::limit_exceeded(RenderLimit::Output, self.limits.output)
     }
 }
