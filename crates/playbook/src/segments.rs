@@ -19,35 +19,7 @@ pub fn is_suspending(task: &Task) -> bool {
             task.config.get("return_step").is_some() || may_be_enabled(task, "return_result")
         }
         ToolKind::Container => may_be_enabled(task, "callback"),
-        ToolKind::Noop
-        | ToolKind::Python
-        | ToolKind::Shell
-        | ToolKind::Http
-        | ToolKind::Postgres
-        | ToolKind::Sqlite
-        | ToolKind::Duckdb
-        | ToolKind::Ducklake
-        | ToolKind::Workbook
-        | ToolKind::Nats
-        | ToolKind::Artifact
-        | ToolKind::ResultFetch
-        | ToolKind::Rhai
-        | ToolKind::Transfer
-        | ToolKind::Mcp
-        | ToolKind::Script
-        | ToolKind::Subscription
-        | ToolKind::Snowflake
-        | ToolKind::Gcs
-        | ToolKind::Gateway
-        | ToolKind::Secrets
-        | ToolKind::Iterator
-        | ToolKind::Playbooks
-        | ToolKind::Agent
-        | ToolKind::Wasm
-        | ToolKind::Sink
-        | ToolKind::Save
-        | ToolKind::Auth
-        | ToolKind::TaskSequence => false,
+        _ => false,
     }
 }
 

@@ -42,6 +42,25 @@ pub struct CodeContext {
     pub variables: JsonMap,
 }
 
+/// Returns true if the code of a task may read names that no template shows.
+pub fn needs_full_context(task: &Task) -> bool {
+    match task.kind.value {
+        ToolKind::Rhai => true,
+        ToolKind::Python => match task.config.get("code").map(|code| code.value.as_const()) {
+            // Code that is rendered by a template, or stored elsewhere, may read any name.
+            None | Some(None) => true,
+            Some(Some(code)) => code.as_str().is_none_or(mentions_context),
+        },
+        _ => false,
+    }
+}
+
+/// Returns true if Python code mentions one of the names that contain all others.
+fn mentions_context(code: &str) -> bool {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|word| matches!(word, "context" | "variables"))
+}
+
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolResult {

@@ -20,10 +20,8 @@
 
 mod call;
 mod command_spec;
-mod context_needs;
 mod continuation;
 mod environment;
-mod keychain;
 mod outcome;
 mod state;
 mod suspension;
@@ -37,18 +35,17 @@ use std::sync::Arc;
 use noetl_types::redact::SharedSecretSet;
 use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 
-pub use call::{CallSpec, CodeContext, ToolResult};
+pub use call::{CallSpec, CodeContext, ToolResult, needs_full_context};
 pub use command_spec::{CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, NoSuchStep};
-pub use context_needs::needs_full_context;
 pub use continuation::{Continuation, ContinuationState};
-pub use keychain::KeychainEntrySpec;
 pub use outcome::{
     FrameReport, MachineOutcome, NextStage, RetriedCall, RowError, TaskReport, TaskStatus,
 };
+pub use state::KeychainEntrySpec;
 pub use suspension::{SuspendedCommand, TaskStartError, WaitOutcome, WaitRetry};
 
-use keychain::EntryError;
-use state::{CommandState, FetchTarget, MachineHost, Transition};
+use crate::template::FetchNeed;
+use state::{CommandState, EntryError, MachineHost, Transition};
 
 /// A command that is ready to continue.
 pub struct CommandMachine(Box<CommandState>);
@@ -124,18 +121,17 @@ impl CommandMachine {
                 Transition::Continue => {}
                 Transition::Call(spec) => return MachineAction::Call(spec, PendingCall(state)),
                 Transition::Wait(delay) => return MachineAction::Wait(delay, Self(state)),
-                Transition::Fetch(FetchTarget::Payload(uri)) => return fetch_action(state, uri),
-                Transition::Fetch(FetchTarget::Secret(name)) => {
+                Transition::Fetch(FetchNeed::Payload { reference }) => {
+                    return fetch_action(state, reference);
+                }
+                Transition::Fetch(FetchNeed::Secret { name }) => {
                     match state.next_entry_spec(&name) {
                         Ok(spec) => {
-                            let name = Arc::clone(&spec.name);
-                            return MachineAction::ResolveSecret(
-                                Box::new(spec),
-                                PendingSecret(state, name),
-                            );
+                            let pending = PendingSecret(state, Arc::clone(&spec.name));
+                            return MachineAction::ResolveSecret(Box::new(spec), pending);
                         }
                         Err(EntryError::Payload(uri)) => return fetch_action(state, uri),
-                        Err(EntryError::Permanent(error)) => state.record_secret(name, Err(error)),
+                        Err(EntryError::Failed(error)) => state.record_secret(name, Err(error)),
                     }
                 }
                 Transition::End(error) => {
@@ -145,7 +141,8 @@ impl CommandMachine {
                     return MachineAction::Done(Box::new(state.hand_over(task_index)));
                 }
                 Transition::Suspend(data) => {
-                    return MachineAction::Done(Box::new(state.into_suspended(data)));
+                    let outcome = state.into_outcome_at(data, NextStage::Callback);
+                    return MachineAction::Done(Box::new(outcome));
                 }
             }
         }
@@ -154,7 +151,7 @@ impl CommandMachine {
     /// Takes the failed attempts that are retried and were not taken before. Attempts taken here
     /// are reported early and are not part of the final outcome.
     pub fn take_retries(&mut self) -> Vec<RetriedCall> {
-        self.0.take_retries()
+        std::mem::take(&mut self.0.retries).into()
     }
 
     /// Ends the command at its current position with an error.
@@ -164,7 +161,8 @@ impl CommandMachine {
 }
 
 fn fetch_action(state: Box<CommandState>, uri: Arc<str>) -> MachineAction {
-    let request = PayloadRequest { sha256: state.payload_digest(&uri), uri: Arc::clone(&uri) };
+    let request =
+        PayloadRequest { sha256: state.data.context.payload_digest(&uri), uri: Arc::clone(&uri) };
     MachineAction::Fetch(request, PendingFetch(state, uri))
 }
 

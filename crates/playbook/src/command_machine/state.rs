@@ -1,23 +1,20 @@
 //! The interpreter of a pipeline: one attempt after another.
 
-mod finish;
 mod frame;
-mod handover;
+mod keychain;
 mod rendering;
-mod task_data;
-mod task_reports;
+mod results;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use noetl_types::redact::{SharedSecretSet, secret_fields};
-use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
+use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 
 use super::MachineInput;
-use super::call::{CallSpec, CompletedAttempt, ToolResult};
+use super::call::{CallSpec, CompletedAttempt, ToolResult, needs_full_context};
 use super::command_spec::{CommandSpec, NoSuchStep};
-use super::context_needs::needs_full_context;
 use super::environment::{CommandData, LoopItem, TaskEnvironment};
 use super::outcome::{MachineOutcome, RetriedCall, TaskReport};
 use crate::bounds::{bounded_error, fits_within};
@@ -25,10 +22,13 @@ use crate::model::{Playbook, SetTarget, Step, Task};
 use crate::paths::{path_text, write_variables};
 use crate::policy::{self, NextAction, PolicyDecision, PolicyError};
 use crate::segments;
-use crate::template::{OutputPlace, TaskOutput};
+use crate::template::{FetchNeed, OutputPlace, TaskOutput};
 use crate::timeout;
 use frame::RowFrame;
 use rendering::{Writes, template_error};
+
+pub(super) use keychain::EntryError;
+pub use keychain::KeychainEntrySpec;
 
 /// Maximum number of retried attempts in the outcome.
 const MAX_REPORTED_RETRIES: usize = 1000;
@@ -41,7 +41,7 @@ pub(super) struct CommandState {
     host: MachineHost,
     /// Indexes of the tasks that belong to this command.
     task_range: Range<usize>,
-    data: CommandData,
+    pub(super) data: CommandData,
     command_key: Text,
     max_data: usize,
     max_task_runs: u32,
@@ -56,8 +56,8 @@ pub(super) struct CommandState {
     /// Number of attempts in total.
     attempts: u32,
     /// All writes, by the keys of their `set`.
-    set: JsonMap,
-    retries: VecDeque<RetriedCall>,
+    pub(super) set: JsonMap,
+    pub(super) retries: VecDeque<RetriedCall>,
     reports: Vec<TaskReport>,
     /// The data of the task that ran last.
     last_data: Option<Json>,
@@ -97,7 +97,7 @@ pub(super) enum Transition {
     Continue,
     Call(Box<CallSpec>),
     Wait(Millis),
-    Fetch(FetchTarget),
+    Fetch(FetchNeed),
     End(Option<TaskError>),
     /// The task at this index belongs to another command.
     HandOver(usize),
@@ -105,17 +105,9 @@ pub(super) enum Transition {
     Suspend(Json),
 }
 
-/// An input that a template reads and that must be fetched.
-pub(super) enum FetchTarget {
-    /// A payload, by its URI.
-    Payload(Arc<str>),
-    /// A keychain entry, by its name.
-    Secret(Arc<str>),
-}
-
 /// Reasons why a value cannot be rendered, temporarily or permanently.
 pub(super) enum RenderFailure {
-    Needs(FetchTarget),
+    Needs(FetchNeed),
     Failed(TaskError),
 }
 
@@ -148,16 +140,16 @@ impl CommandState {
         let Some(first_task) = first_task else {
             return Err(NoSuchStep(spec.step));
         };
-        let (task_range, task_runs) =
-            (segments::command_segment(tasks, first_task), vec![0; tasks.len()]);
+        let task_range = segments::command_segment(tasks, first_task);
+        let task_runs = vec![0; tasks.len()];
         let item = loop_item(step, &spec);
         let data = CommandData {
             execution_id: Text::from(spec.execution_id.to_string()),
             command_id: spec.command_id.map(|id| Text::from(id.to_string())),
             worker_id: spec.worker_id.as_ref().map(Text::from),
             context: spec.context,
-            payloads: std::collections::BTreeMap::new(),
-            secrets: std::collections::BTreeMap::new(),
+            payloads: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             now: spec.issued_at,
             limits: spec.limits,
             frame_max_rows: spec.frame_max_rows,
@@ -201,17 +193,16 @@ impl CommandState {
         Ok(state)
     }
 
+    fn step(&self) -> &Step {
+        &self.playbook.workflow[self.step_index]
+    }
+
     /// The current position, for `Debug`.
     pub(super) fn describe_position(&self) -> String {
-        let step = &self.playbook.workflow[self.step_index];
+        let step = self.step();
         let task = step.tool.tasks().get(self.task_index);
         let label = task.map_or("end", |task| &*task.label.value);
         format!("{}/{label} attempt {}", step.name.value, self.attempt)
-    }
-
-    /// The digest of a payload, if it is known.
-    pub(super) fn payload_digest(&self, uri: &str) -> Option<Digest> {
-        self.data.context.payload_digest(uri)
     }
 
     /// Advances the machine by one transition.
@@ -288,12 +279,7 @@ impl CommandState {
     fn fail_missing_input(&mut self, error: TaskError) {
         match &self.phase {
             AttemptPhase::Call => self.record_result(ToolResult::failed(error)),
-            AttemptPhase::Set(_)
-            | AttemptPhase::Rules(_)
-            | AttemptPhase::Suspended(_)
-            | AttemptPhase::Failed(_) => {
-                self.phase = AttemptPhase::Failed(self.locate_error(error));
-            }
+            _ => self.phase = AttemptPhase::Failed(self.locate_error(error)),
         }
     }
 
@@ -334,12 +320,8 @@ impl CommandState {
         let playbook = Arc::clone(&self.playbook);
         let step = &playbook.workflow[self.step_index];
         match step.tool.tasks().get(self.task_index).map(|task| self.render_inputs(step, task)) {
-            Some(Err(RenderFailure::Needs(FetchTarget::Payload(uri)))) => Err(uri),
-            Some(
-                Ok(())
-                | Err(RenderFailure::Needs(FetchTarget::Secret(_)) | RenderFailure::Failed(_)),
-            )
-            | None => Ok(()),
+            Some(Err(RenderFailure::Needs(FetchNeed::Payload { reference }))) => Err(reference),
+            _ => Ok(()),
         }
     }
 
@@ -441,11 +423,11 @@ impl CommandState {
 
     /// Adds the current task and attempt to an error, and limits its size for the log.
     pub(super) fn locate_error(&self, error: TaskError) -> TaskError {
-        let step = &self.playbook.workflow[self.step_index];
-        let task = step.tool.tasks().get(self.task_index);
-        let label = match task {
-            _ if self.is_claiming() => Some(Text::from(frame::CLAIM_LABEL)),
-            task => task.map(|task| Text::from(&*task.label.value)),
+        let label = if self.is_claiming() {
+            Some(Text::from(frame::CLAIM_LABEL))
+        } else {
+            let task = self.step().tool.tasks().get(self.task_index);
+            task.map(|task| Text::from(&*task.label.value))
         };
         bounded_error(TaskError { task: label, attempt: Some(self.attempt), ..error })
     }
@@ -544,12 +526,10 @@ impl CommandState {
             }
             NextAction::Break => Transition::End(None),
             NextAction::Fail | NextAction::AttemptsExhausted => {
-                let policy_failure = || {
-                    let error =
-                        TaskError::new(TaskErrorKind::Unknown, "the policy failed the task");
-                    self.locate_error(error)
-                };
-                Transition::End(Some(completed.error.unwrap_or_else(policy_failure)))
+                let failed =
+                    || TaskError::new(TaskErrorKind::Unknown, "the policy failed the task");
+                let error = completed.error.unwrap_or_else(|| self.locate_error(failed()));
+                Transition::End(Some(error))
             }
         }
     }
@@ -564,12 +544,8 @@ impl CommandState {
             if self.retries.len() == MAX_REPORTED_RETRIES {
                 self.retries.pop_front();
             }
-            self.retries.push_back(RetriedCall {
-                error,
-                attempt: self.attempt,
-                retry_in: delay,
-                at: input.now,
-            });
+            let attempt = self.attempt;
+            self.retries.push_back(RetriedCall { error, attempt, retry_in: delay, at: input.now });
         }
         self.attempt = self.attempt.saturating_add(1);
         if delay == Millis::ZERO && self.host == MachineHost::Worker {

@@ -11,9 +11,10 @@ use noetl_types::{JsonMap, Millis, TaskError, TaskErrorKind};
 use super::call::{CallSpec, ToolResult};
 use super::command_spec::{CommandSpec, NoSuchStep};
 use super::outcome::MachineOutcome;
-use super::state::{CommandState, FetchTarget, MachineHost, RenderFailure, Transition};
+use super::state::{CommandState, MachineHost, RenderFailure, Transition};
 use super::{MachineInput, RetriedCall};
 use crate::command_context::PayloadLookup;
+use crate::template::FetchNeed;
 
 /// A command whose current task is suspended.
 pub struct SuspendedCommand {
@@ -138,7 +139,7 @@ impl SuspendedCommand {
     }
 
     fn into_wait_retry(self, delay: Millis) -> WaitRetry {
-        let set = self.state.written_values().clone();
+        let set = self.state.set.clone();
         let mut outcome = self.state.hand_over_retry(delay);
         let error = outcome.retries.pop().map(|RetriedCall { error, .. }| error);
         WaitRetry { delay, error, set, outcome }
@@ -146,12 +147,12 @@ impl SuspendedCommand {
 
     fn provide_input(
         &mut self,
-        target: FetchTarget,
+        target: FetchNeed,
         payloads: &dyn PayloadLookup,
     ) -> Result<(), Arc<str>> {
         match target {
-            FetchTarget::Payload(uri) => self.provide_payload(uri, payloads),
-            FetchTarget::Secret(name) => {
+            FetchNeed::Payload { reference } => self.provide_payload(reference, payloads),
+            FetchNeed::Secret { name } => {
                 let text = "the server does not read the keychain";
                 let error = TaskError::new(TaskErrorKind::Auth, text);
                 self.state.record_secret(name, Err(error));
@@ -165,12 +166,10 @@ impl SuspendedCommand {
         uri: Arc<str>,
         payloads: &dyn PayloadLookup,
     ) -> Result<(), Arc<str>> {
-        match payloads.get_payload(&uri) {
-            Some(payload) => {
-                self.state.record_payload(uri, Ok(payload));
-                Ok(())
-            }
-            None => Err(uri),
-        }
+        let Some(payload) = payloads.get_payload(&uri) else {
+            return Err(uri);
+        };
+        self.state.record_payload(uri, Ok(payload));
+        Ok(())
     }
 }

@@ -82,10 +82,8 @@ impl RowFrame {
         if let (Some(error), true) = (error, continues)
             && self.report.errors.len() < MAX_REPORTED_ROW_ERRORS
         {
-            self.report.errors.push(RowError {
-                row: u32::try_from(self.row).unwrap_or(u32::MAX),
-                error: error.clone(),
-            });
+            let row = u32::try_from(self.row).unwrap_or(u32::MAX);
+            self.report.errors.push(RowError { row, error: error.clone() });
         }
         continues
     }
@@ -149,7 +147,7 @@ impl CommandState {
     }
 
     fn claim_spec(&self) -> Result<CallSpec, RenderFailure> {
-        let step = &self.playbook.workflow[self.step_index];
+        let step = self.step();
         let source = step.looping.as_ref().map(|looping| &looping.source);
         let Some(LoopSource::Cursor(cursor)) = source else {
             let message = "the step has no cursor to claim rows from";
@@ -227,7 +225,7 @@ impl CommandState {
 
     /// Restarts the tasks for the current row. Past the last row there is nothing to start.
     fn begin_row(&mut self) {
-        let step = &self.playbook.workflow[self.step_index];
+        let step = self.step();
         let tasks = step.tool.tasks().len();
         let iterator = step.looping.as_ref().map(|looping| &looping.iterator.value);
         let frame = self.frame.as_ref();

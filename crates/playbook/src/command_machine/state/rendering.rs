@@ -5,7 +5,7 @@ use std::sync::Arc;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
 use super::super::environment::{TaskEnvironment, WHOLE_KEYCHAIN};
-use super::{CommandState, FetchTarget, MachineHost, RenderFailure};
+use super::{CommandState, MachineHost, RenderFailure};
 use crate::model::{NamedValues, SetClause, SetTarget, Task, ToolKind};
 use crate::template::{
     DynamicValue, FetchNeed, PathSegment, RenderError, RenderErrorKind, RenderedValue, ValuePath,
@@ -89,42 +89,6 @@ impl CommandState {
         Ok(rendered.value)
     }
 
-    /// Renders the `auth` of a keychain entry, which belongs to no task.
-    pub(in crate::command_machine) fn render_entry_auth(
-        &self,
-        auth: &DynamicValue,
-    ) -> Result<Json, RenderFailure> {
-        self.render_auth(auth, &self.entry_environment())
-    }
-
-    /// Renders a value of a keychain entry, which belongs to no task.
-    pub(in crate::command_machine) fn render_entry_value(
-        &self,
-        value: &DynamicValue,
-    ) -> Result<Json, RenderFailure> {
-        self.render_value(value, &self.entry_environment())
-    }
-
-    /// Renders the fields of a keychain entry, which belongs to no task.
-    pub(in crate::command_machine) fn render_entry_fields(
-        &self,
-        fields: &NamedValues,
-    ) -> Result<JsonMap, RenderFailure> {
-        self.render_fields(fields, &self.entry_environment())
-    }
-
-    fn entry_environment(&self) -> TaskEnvironment<'_> {
-        TaskEnvironment {
-            command: &self.data,
-            label: "",
-            idempotency_key: &self.idempotency_key,
-            attempt: self.attempt,
-            input: None,
-            output: None,
-            error: Json::Null,
-        }
-    }
-
     pub(super) fn render_failure(&self, error: &RenderError, message: &str) -> RenderFailure {
         match &error.kind {
             RenderErrorKind::Needs(need) => self.missing_input(need, Some(message)),
@@ -138,7 +102,7 @@ impl CommandState {
     pub(super) fn missing_input(&self, need: &FetchNeed, message: Option<&str>) -> RenderFailure {
         match need {
             FetchNeed::Payload { reference } if !self.data.payloads.contains_key(reference) => {
-                RenderFailure::Needs(FetchTarget::Payload(Arc::clone(reference)))
+                RenderFailure::Needs(need.clone())
             }
             FetchNeed::Payload { .. } => {
                 let message = message.unwrap_or("data in the result store cannot be read");
@@ -147,7 +111,7 @@ impl CommandState {
             FetchNeed::Secret { name }
                 if self.host == MachineHost::Worker && &**name != WHOLE_KEYCHAIN =>
             {
-                RenderFailure::Needs(FetchTarget::Secret(Arc::clone(name)))
+                RenderFailure::Needs(need.clone())
             }
             FetchNeed::Secret { name } => RenderFailure::Failed(TaskError::new(
                 TaskErrorKind::Auth,

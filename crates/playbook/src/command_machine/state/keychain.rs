@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use super::state::{CommandState, FetchTarget, RenderFailure};
-use crate::model::{KeychainEntry, KeychainKind, KeychainMode};
+use super::{CommandState, RenderFailure};
+use crate::command_machine::environment::TaskEnvironment;
+use crate::model::{KeychainKind, KeychainMode};
+use crate::template::FetchNeed;
 
 /// Maximum depth of keychain entries that refer to each other.
 const MAX_KEYCHAIN_DEPTH: usize = 8;
@@ -49,54 +51,70 @@ impl std::fmt::Debug for KeychainEntrySpec {
 }
 
 /// Reasons why an entry cannot be rendered.
-pub(super) enum EntryError {
+pub(in crate::command_machine) enum EntryError {
     /// Its templates read this payload, which must be fetched first.
     Payload(Arc<str>),
     /// A permanent error.
-    Permanent(TaskError),
+    Failed(TaskError),
 }
 
 impl CommandState {
     /// The spec of the entry to resolve next: the entry itself, or one that it refers to.
-    pub(super) fn next_entry_spec(&self, name: &Arc<str>) -> Result<KeychainEntrySpec, EntryError> {
+    pub(in crate::command_machine) fn next_entry_spec(
+        &self,
+        name: &Arc<str>,
+    ) -> Result<KeychainEntrySpec, EntryError> {
         let mut name = Arc::clone(name);
         for _ in 0..MAX_KEYCHAIN_DEPTH {
             match self.render_entry(&name) {
                 Ok(spec) => return Ok(spec),
-                Err(RenderFailure::Needs(FetchTarget::Secret(other))) => name = other,
-                Err(RenderFailure::Needs(FetchTarget::Payload(uri))) => {
-                    return Err(EntryError::Payload(uri));
+                Err(RenderFailure::Needs(FetchNeed::Secret { name: other })) => name = other,
+                Err(RenderFailure::Needs(FetchNeed::Payload { reference })) => {
+                    return Err(EntryError::Payload(reference));
                 }
-                Err(RenderFailure::Failed(error)) => return Err(EntryError::Permanent(error)),
+                Err(RenderFailure::Failed(error)) => return Err(EntryError::Failed(error)),
             }
         }
-        let message = format!("keychain entry '{name}' refers to itself");
-        Err(EntryError::Permanent(TaskError::new(TaskErrorKind::Auth, message)))
+        Err(EntryError::Failed(auth_error(format!("keychain entry '{name}' refers to itself"))))
     }
 
     fn render_entry(&self, name: &str) -> Result<KeychainEntrySpec, RenderFailure> {
         let mut entries = self.playbook.keychain.iter();
         let Some(entry) = entries.find(|entry| &*entry.name.value == name) else {
-            let message = format!("keychain entry '{name}' is not declared");
-            return Err(RenderFailure::Failed(TaskError::new(TaskErrorKind::Auth, message)));
+            let error = auth_error(format!("keychain entry '{name}' is not declared"));
+            return Err(RenderFailure::Failed(error));
         };
-        let KeychainEntry { auth, token, endpoint, .. } = entry;
+        // An entry belongs to no task.
+        let environment = TaskEnvironment {
+            command: &self.data,
+            label: "",
+            idempotency_key: &self.idempotency_key,
+            attempt: self.attempt,
+            input: None,
+            output: None,
+            error: Json::Null,
+        };
         let render = |value: &Option<_>| {
-            value.as_ref().map(|value| self.render_entry_value(value)).transpose()
+            value.as_ref().map(|value| self.render_value(value, &environment)).transpose()
         };
+        let auth = entry.auth.as_ref().map(|auth| self.render_auth(auth, &environment));
         let mode = self.playbook.executor.spec.policy.keychain;
         Ok(KeychainEntrySpec {
             name: Arc::clone(&entry.name.value),
             kind: entry.kind,
             provider: entry.provider.clone(),
-            auth: auth.as_ref().map(|auth| self.render_entry_auth(auth)).transpose()?,
-            token: render(token)?,
-            endpoint: render(endpoint)?,
+            auth: auth.transpose()?,
+            token: render(&entry.token)?,
+            endpoint: render(&entry.endpoint)?,
             method: entry.method.clone(),
-            headers: self.render_entry_fields(&entry.headers)?,
-            data: self.render_entry_fields(&entry.data)?,
-            map: self.render_entry_fields(&entry.map)?,
+            headers: self.render_fields(&entry.headers, &environment)?,
+            data: self.render_fields(&entry.data, &environment)?,
+            map: self.render_fields(&entry.map, &environment)?,
             is_lenient: mode == KeychainMode::Lenient,
         })
     }
+}
+
+fn auth_error(message: String) -> TaskError {
+    TaskError::new(TaskErrorKind::Auth, message)
 }
