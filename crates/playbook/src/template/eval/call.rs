@@ -1,14 +1,14 @@
 //! Calls of filters, methods, tests and functions, and those that belong to no other file.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
+use noetl_types::json::JsonValueError;
 use noetl_types::{Json, JsonMap};
 
 use super::Evaluator;
 use super::context::{RenderContext, Value, is_true};
 use super::vocabulary::{Filter, Function, Method, Test};
+use crate::template::environment::TemplateEnvironment;
 use crate::template::error::{ErrorLocation, EvalError, EvalResult, RenderLimit};
 use crate::template::is_truthy;
 use crate::template::number::{self, MathError, RoundingMode, as_integer};
@@ -38,20 +38,20 @@ pub(in crate::template) enum TestFn {
     Texts(fn(&str, &str) -> bool),
 }
 
-/// Implementation of a function, by where and how it may be called.
+/// Implementation of a function, by its arguments and inputs.
 #[derive(Debug)]
 pub(in crate::template) enum FunctionFn {
-    /// Can be called everywhere.
-    Everywhere(FunctionCall),
-    /// Can be called when an execution starts, see [`TemplatePlace`].
-    ///
-    /// [`TemplatePlace`]: crate::template::TemplatePlace
-    StartOnly(FunctionCall),
-    /// Can be called everywhere, with arguments of any name.
-    AnyArgs(FunctionCall),
+    /// Reads an input of the environment.
+    Input(InputFn),
+    /// Reads an input that is only available when an execution starts.
+    StartInput(InputFn),
+    /// Takes positional arguments.
+    Positional(fn(&RenderContext<'_>, &[Json]) -> EvalResult<Json>),
+    /// Takes the entries of a map, as arguments of any name.
+    Entries(fn(JsonMap) -> Value),
 }
 
-type FunctionCall = fn(&mut Evaluator<'_>, &[CallArg]) -> EvalResult<Value>;
+type InputFn = fn(&dyn TemplateEnvironment) -> Option<Result<Json, JsonValueError>>;
 
 /// Arguments of a filter or method, by position in its signature.
 pub(in crate::template) struct CallArgs<'a> {
@@ -297,52 +297,14 @@ fn number_filter_error(name: &str, value: &Json, error: MathError) -> EvalError 
 
 // Functions.
 
-fn unavailable(name: &str) -> EvalError {
-    EvalError::failed(format!("{name}() is not available here"))
-}
-
-/// `now()`
-pub(super) fn now(evaluator: &mut Evaluator<'_>, _: &[CallArg]) -> EvalResult<Value> {
-    let now = evaluator.context.environment.now().ok_or_else(|| unavailable("now"))?;
-    Ok(Value::Json(Json::from(now)))
-}
-
-/// `random()`
-pub(super) fn random(evaluator: &mut Evaluator<'_>, _: &[CallArg]) -> EvalResult<Value> {
-    let random = evaluator.context.environment.next_random();
-    Ok(Value::Json(Json::from_f64(random.ok_or_else(|| unavailable("random"))?)?))
-}
-
-/// `uuid()`
-pub(super) fn uuid(evaluator: &mut Evaluator<'_>, _: &[CallArg]) -> EvalResult<Value> {
-    let uuid = evaluator.context.environment.next_uuid();
-    Ok(Value::Json(Json::text(uuid.ok_or_else(|| unavailable("uuid"))?)?))
-}
-
-/// `dict(…)`
-pub(super) fn dict(evaluator: &mut Evaluator<'_>, args: &[CallArg]) -> EvalResult<Value> {
-    evaluator.collect_dict_args(args).map(|map| Json::from(map).into())
-}
-
-/// `namespace(…)`
-pub(super) fn namespace(evaluator: &mut Evaluator<'_>, args: &[CallArg]) -> EvalResult<Value> {
-    let members = evaluator.collect_dict_args(args)?;
-    Ok(Value::Namespace(Rc::new(RefCell::new(members))))
-}
-
 /// `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
-pub(super) fn range(evaluator: &mut Evaluator<'_>, args: &[CallArg]) -> EvalResult<Value> {
-    let args = args.iter().map(|arg| {
-        let value = evaluator.eval_json(arg.value())?;
-        Ok((as_integer(&value), value))
-    });
-    let args = args.collect::<EvalResult<Vec<_>>>()?;
-    let number = |(number, value): &(Option<i128>, Json)| {
-        number.ok_or_else(|| {
+pub(super) fn range(context: &RenderContext<'_>, args: &[Json]) -> EvalResult<Json> {
+    let number = |value: &Json| {
+        as_integer(value).ok_or_else(|| {
             EvalError::failed(format!("range takes integers, not a {}", value.type_name()))
         })
     };
-    let (start, stop, step) = match args.as_slice() {
+    let (start, stop, step) = match args {
         [stop] => (0, number(stop)?, 1),
         [start, stop] => (number(start)?, number(stop)?, 1),
         [start, stop, step] => (number(start)?, number(stop)?, number(step)?),
@@ -353,13 +315,12 @@ pub(super) fn range(evaluator: &mut Evaluator<'_>, args: &[CallArg]) -> EvalResu
     }
     let distance = if step > 0 { stop - start } else { start - stop };
     let count = (distance.max(0) + step.abs() - 1) / step.abs();
-    let meter = &evaluator.context.meter;
-    let limit = meter.limits.range;
+    let limit = context.meter.limits.range;
     let count = u64::try_from(count).ok().filter(|count| *count <= limit);
     let count = count.ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Range, limit))?;
-    meter.charge_list(usize::try_from(count).unwrap_or(usize::MAX))?;
+    context.meter.charge_list(usize::try_from(count).unwrap_or(usize::MAX))?;
     let numbers = (0..count).map(|index| Json::from_i128(start + i128::from(index) * step));
-    Ok(Json::from(numbers.collect::<Result<Vec<_>, _>>()?).into())
+    Ok(Json::from(numbers.collect::<Result<Vec<_>, _>>()?))
 }
 
 impl Evaluator<'_> {
@@ -368,10 +329,20 @@ impl Evaluator<'_> {
         function: &Function,
         args: &[CallArg],
     ) -> EvalResult<Value> {
-        let (FunctionFn::Everywhere(call)
-        | FunctionFn::StartOnly(call)
-        | FunctionFn::AnyArgs(call)) = function.apply;
-        call(self, args)
+        match function.apply {
+            FunctionFn::Input(read) | FunctionFn::StartInput(read) => {
+                let input = read(self.context.environment).ok_or_else(|| {
+                    EvalError::failed(format!("{}() is not available here", function.name()))
+                })?;
+                Ok(Value::Json(input?))
+            }
+            FunctionFn::Positional(call) => {
+                let args = args.iter().map(|arg| self.eval_json(arg.value()));
+                let args = args.collect::<EvalResult<Vec<_>>>()?;
+                call(self.context, &args).map(Value::Json)
+            }
+            FunctionFn::Entries(build) => self.collect_dict_args(args).map(build),
+        }
     }
 
     /// The entries of a map or of a list of pairs, followed by the named arguments.

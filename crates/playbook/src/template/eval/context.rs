@@ -90,7 +90,7 @@ impl LoopState {
     }
 }
 
-pub(super) struct RenderContext<'r> {
+pub(in crate::template) struct RenderContext<'r> {
     pub(super) environment: &'r dyn TemplateEnvironment,
     pub(super) meter: RenderMeter,
     /// True if a secret has influenced the render, so that all that follows may reveal it.

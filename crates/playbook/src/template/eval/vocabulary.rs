@@ -3,9 +3,12 @@
 //!
 //! A name that is not listed here does not exist.
 
+use std::rc::Rc;
+
 use noetl_types::Json;
 
 use super::call::{self, CallFn, FunctionFn, TestFn};
+use super::context::Value;
 use super::{collection, text};
 use crate::diag::nearest_name;
 use crate::template::error::VocabularyKind;
@@ -173,12 +176,18 @@ fn is_iterable(value: &Json) -> bool {
 
 /// All functions.
 pub(in crate::template) static FUNCTIONS: &[Function] = &[
-    entry!("now" (0) -> TEXT, FunctionFn::Everywhere(call::now)),
-    entry!("range" (1, "start", "stop", "step") -> LIST, FunctionFn::Everywhere(call::range)),
-    entry!("dict" (0) -> MAP, FunctionFn::AnyArgs(call::dict)),
-    entry!("namespace" (0) -> ANY, FunctionFn::AnyArgs(call::namespace)),
-    entry!("random" (0) -> NUMBER, FunctionFn::StartOnly(call::random)),
-    entry!("uuid" (0) -> TEXT, FunctionFn::StartOnly(call::uuid)),
+    entry!("now" (0) -> TEXT, FunctionFn::Input(|inputs| inputs.now().map(|now| Ok(now.into())))),
+    entry!("range" (1, "start", "stop", "step") -> LIST, FunctionFn::Positional(call::range)),
+    entry!("dict" (0) -> MAP, FunctionFn::Entries(|map| Value::Json(map.into()))),
+    entry!(
+        "namespace" (0) -> ANY,
+        FunctionFn::Entries(|map| Value::Namespace(Rc::new(map.into())))
+    ),
+    entry!(
+        "random" (0) -> NUMBER,
+        FunctionFn::StartInput(|inputs| inputs.next_random().map(Json::from_f64))
+    ),
+    entry!("uuid" (0) -> TEXT, FunctionFn::StartInput(|inputs| inputs.next_uuid().map(Json::text))),
 ];
 
 /// All methods.

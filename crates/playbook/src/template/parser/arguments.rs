@@ -130,7 +130,7 @@ impl Parser<'_, '_> {
         args: Vec<SpannedArg>,
         call_span: ByteSpan,
     ) -> Vec<CallArg> {
-        if let FunctionFn::AnyArgs(_) = function.apply {
+        if let FunctionFn::Entries(_) = function.apply {
             return args.into_iter().map(|arg| arg.arg).collect();
         }
         let name = function.name();

@@ -371,7 +371,7 @@ impl<'t> Parser<'t, '_> {
             // A placeholder: the error keeps the program from being used.
             return Ok(self.expr_from(span, ExprKind::Const(Json::Null)));
         };
-        if matches!(function.apply, FunctionFn::StartOnly(_)) && self.place != TemplatePlace::Start
+        if matches!(function.apply, FunctionFn::StartInput(_)) && self.place != TemplatePlace::Start
         {
             self.record_error(span, TemplateErrorKind::StartOnly { name: function.name() });
         }
