@@ -4,6 +4,7 @@ use noetl_types::{Json, JsonMap, Millis, TaskError, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::continuation::Continuation;
+use crate::string_enum;
 
 /// The outcome of a finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,30 +98,12 @@ pub struct TaskReport {
     pub stderr: Option<Text>,
 }
 
-/// Status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskStatus {
-    /// Succeeded.
-    Ok,
-    /// Failed.
-    Error,
-}
-
-impl TaskStatus {
-    /// The name in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-        }
-    }
-
-    /// Parses the name.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "ok" => Some(Self::Ok),
-            "error" => Some(Self::Error),
-            _ => None,
-        }
+string_enum! {
+    /// Status of a task, by its name in the log.
+    pub enum TaskStatus {
+        /// Succeeded.
+        Ok = "ok",
+        /// Failed.
+        Error = "error",
     }
 }
