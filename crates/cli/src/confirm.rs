@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::io::Io;
 
 /// Flag that confirms in advance.
@@ -22,12 +22,13 @@ pub(crate) fn confirm(
     question: &str,
     expected: &str,
     io: &mut Io<'_>,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     if args.yes {
         return Ok(true);
     }
     if !io.err.is_terminal() {
-        return Err(Error::ConfirmationRequired);
+        let message = "confirmation is required, but standard error is not a terminal";
+        return Err(Error::usage(message).with_help("confirm with --yes"));
     }
     io.print_message(format_args!("{question} Type '{expected}' to continue:"))?;
     let mut answer = Vec::new();

@@ -1,271 +1,163 @@
-//! Errors of commands, with help text and exit codes.
+//! Errors of commands: the message, the suggested fix and the exit code.
 
 use std::io;
 
-use noetl_api::ApiError;
-use noetl_store::SchemaStatus;
+use noetl_api::client::ClientBuildError;
+use noetl_api::{ApiError, Problem};
+use noetl_server::RuntimeError;
+use noetl_server::http::ServeError;
+use noetl_store::StoreError;
 use noetl_types::ErrorCode;
-use thiserror::Error;
+use noetl_worker::WorkerError;
 
-use crate::config::ConfigError;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::payload::PayloadError;
-use crate::profile::ProfileError;
 use crate::render::palette;
-use crate::render::text_layout::escape_control_lines;
-use crate::roles::{RuntimeBuildError, StartError, TargetError, exit_for_api_error};
+use crate::render::text_layout::{escape_control, escape_control_lines};
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Error of a command.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A path does not exist.
-    #[error("cannot find '{path}'")]
-    PathNotFound { path: String },
-    /// The database has an older schema.
-    #[error("{place} is at schema {} of {}", schema.version, schema.newest)]
-    OutdatedSchema { place: String, schema: SchemaStatus },
-    /// A file or directory exists but cannot be read.
-    #[error("cannot read '{path}': {}", source.kind())]
-    Unreadable { path: String, source: io::Error },
-    /// A file is not UTF-8 text.
-    #[error("'{path}' is not UTF-8 text: invalid byte at offset {offset}")]
-    NotUtf8 { path: String, offset: usize, wide: bool },
-    /// The given directories contain no YAML file.
-    #[error("no *.yaml or *.yml file in {paths}")]
-    NoDocuments { paths: String },
-    /// A directory exceeds a limit on files or depth.
-    #[error("'{path}' contains more than {limit} {what}")]
-    LimitExceeded { path: String, limit: usize, what: &'static str },
-    /// The document has no steps to draw.
-    #[error("'{path}' is a {kind}; only playbooks have a graph")]
-    NoGraph { path: String, kind: String },
-    /// The document cannot be run.
-    #[error("'{path}' is a {kind}; only playbooks can be run")]
-    NotRunnable { path: String, kind: String },
-    /// Invalid settings.
+    /// An error that is only reported.
+    #[error("{message}")]
+    Failure { message: String, help: Option<String>, exit: CommandExit },
+    /// A server rejected a request, or cannot be reached.
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Invalid workload values.
+    Api(#[from] ApiError),
+    /// A server rejected a request of an operator.
     #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// A component does not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The encryption key is not available.
-    #[error(transparent)]
-    Key(#[from] crate::roles::KeyError),
-    /// A run cannot be started or followed.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// A log file is invalid.
-    #[error("'{path}' is not the log of a run: {reason}")]
-    InvalidLog { path: String, reason: String },
-    /// A log file does not contain the requested run or event.
-    #[error("'{path}' does not contain {what}")]
-    NotInLog { path: String, what: String },
-    /// The settings name no database file to read logs from.
-    #[error("the settings name no local database to read from")]
-    NoLocalLog,
-    /// A server rejected an operator request.
-    #[error(transparent)]
-    Platform(ApiError),
-    /// A database operation failed.
-    #[error("{}", crate::roles::error_chain(.0))]
-    Store(#[source] noetl_store::StoreError),
-    /// Unknown diagnostic or error code.
-    #[error("there is no code '{code}'")]
-    UnknownCode { code: String, near: Vec<&'static str> },
-    /// Profiles cannot be used.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// The server cannot be reached.
-    #[error("cannot reach the server at {url}: {reason}")]
-    Unreachable { url: String, reason: String },
-    /// Invalid name of a run.
-    #[error("'{text}' is not a run id")]
-    InvalidRunName { text: String },
-    /// Part of an id, on a server that cannot search for runs.
-    #[error("'{text}' is not a full run id, and {url} provides only the internal API")]
-    PartialRunId { text: String, url: String },
-    /// No run matches.
-    #[error("there is no run '{text}'")]
-    NoRun { text: String },
-    /// None of the newest runs matches.
-    #[error("there is no run '{text}' among the newest runs; older runs were not searched")]
-    NotAmongNewest { text: String },
-    /// Several runs match.
-    #[error("'{text}' matches several runs: {}", some.join(", "))]
-    AmbiguousRun { text: String, some: Vec<String> },
-    /// No token matches.
-    #[error("there is no token '{text}'")]
-    NoToken { text: String },
-    /// Several tokens match.
-    #[error("'{text}' matches several tokens: {}", some.join(", "))]
-    AmbiguousToken { text: String, some: Vec<String> },
-    /// No definition matches.
-    #[error("there is no definition '{name}'")]
-    NoDefinition { name: String, near: Option<String> },
-    /// No worker has this name.
-    #[error("there is no worker '{name}'")]
-    NoWorker { name: String, near: Option<String> },
-    /// The database does not exist.
-    #[error("there is no database at {place}")]
-    NoDatabase { place: String },
-    /// The file exists and must not be overwritten.
-    #[error("'{path}' already exists")]
-    FileExists { path: String },
-    /// No step of the run waits for an approval.
-    #[error("no step of run {run} waits for an approval")]
-    NoPendingApproval { run: String },
-    /// Several steps of the run wait for an approval.
-    #[error("several steps wait for an approval: {}", steps.join(", "))]
-    AmbiguousStep { steps: Vec<String> },
-    /// There is no earlier version.
-    #[error("'{path}' has only one version")]
-    SingleVersion { path: String },
-    /// Invalid argument.
-    #[error("{what}: {reason}")]
-    InvalidArgument { what: &'static str, reason: String },
-    /// Confirmation is required, but there is no terminal.
-    #[error("confirmation is required, but standard error is not a terminal")]
-    ConfirmationRequired,
-    /// The output cannot be serialized.
-    #[error("cannot serialize the output: {0}")]
-    NotSerializable(String),
+    Operator(ApiError),
+    /// A runtime in this process rejected a request.
+    #[error("{}", error_chain(.0))]
+    Runtime(#[from] RuntimeError),
     /// The output cannot be written.
     #[error("cannot write the output: {}", .0.kind())]
     Write(#[from] io::Error),
 }
 
+/// Maximum errors of a rejected request that are listed.
+const MAX_LISTED_ERRORS: usize = 10;
+
+const UNAUTHENTICATED_HELP: &str = "set NOETL_TOKEN for a server given by --server or NOETL_SERVER_URL; a \
+     profile has its own token source, see: noetl profile show";
+const FORBIDDEN_OPERATOR_HELP: &str = "set NOETL_INTERNAL_API_TOKEN to the server's value; the server of a \
+     profile receives only the token that the profile names";
+
 impl Error {
+    fn new(exit: CommandExit, message: impl Into<String>) -> Self {
+        Self::Failure { message: message.into(), help: None, exit }
+    }
+
+    /// Something does not work.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(CommandExit::Failed, message)
+    }
+
+    /// The command line, a setting or an input is invalid.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(CommandExit::Usage, message)
+    }
+
+    /// Something does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(CommandExit::NotFound, message)
+    }
+
+    /// Something exists or is in use.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(CommandExit::Conflict, message)
+    }
+
+    /// An argument is invalid.
+    pub(crate) fn invalid_argument(name: &str, reason: impl std::fmt::Display) -> Self {
+        Self::usage(format!("{name}: {reason}"))
+    }
+
+    /// The server cannot be reached.
+    pub(crate) fn unreachable(url: &str, reason: &str) -> Self {
+        // The last cause is the specific one. The causes before it repeat the context.
+        let reason = reason.rsplit(": ").next().unwrap_or(reason);
+        let message = format!("cannot reach the server at {url}: {reason}");
+        Self::new(CommandExit::Unreachable, message).with_help(
+            "start one with 'noetl dev' or 'noetl server', or choose another with --server URL or \
+             --profile NAME",
+        )
+    }
+
+    /// A component that does not start or fails, with the causes.
+    pub(crate) fn from_chain(error: &dyn std::error::Error) -> Self {
+        Self::failed(error_chain(error))
+    }
+
+    /// Adds a suggested fix.
+    pub(crate) fn with_help(mut self, text: impl Into<String>) -> Self {
+        if let Self::Failure { help, .. } = &mut self {
+            *help = Some(text.into());
+        }
+        self
+    }
+
+    /// Suggests a similar name or, if there is none, another fix.
+    pub(crate) fn with_suggestion(self, near: Option<String>, otherwise: &str) -> Self {
+        self.with_help(
+            near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean {near}?")),
+        )
+    }
+
     /// Suggested fix.
     pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::Unreadable { source, .. } => unreadable_help(source),
-            Self::NotUtf8 { wide, .. } => {
-                let guess = if *wide { "it looks like UTF-16; " } else { "" };
-                Some(format!("{guess}save it as UTF-8"))
+            Self::Failure { help, .. } => help.clone(),
+            Self::Api(ApiError::Unreachable(_)) => {
+                Some("the run continues when its server is available again".to_owned())
             }
-            Self::Config(error) => error.help_text(),
-            Self::Payload(error) => error.help_text(),
-            Self::Start(error) => error.help_text(),
-            Self::Target(error) => error.help_text(),
-            Self::Platform(error) => platform_help(error),
-            Self::Profile(error) => error.help_text(),
-            Self::UnknownCode { near, .. } if !near.is_empty() => {
-                Some(format!("did you mean {}?", near.join(" or ")))
+            Self::Api(ApiError::Unreadable(_)) => {
+                Some("check that the address is that of a NoETL server".to_owned())
             }
-            Self::NoDefinition { near: Some(near), .. }
-            | Self::NoWorker { near: Some(near), .. } => Some(format!("did you mean {near}?")),
-            Self::NoPendingApproval { run } => {
-                Some(format!("show why with: noetl runs explain {run}"))
+            Self::Api(ApiError::Refused { problem, .. })
+            | Self::Runtime(RuntimeError::Refused(problem)) => problem_help(problem),
+            Self::Operator(error) => (error.code() == Some(ErrorCode::Forbidden))
+                .then(|| FORBIDDEN_OPERATOR_HELP.to_owned()),
+            Self::Runtime(RuntimeError::Store(_) | RuntimeError::Machine(_)) | Self::Write(_) => {
+                None
             }
-            other => other.fixed_help().map(str::to_owned),
         }
-    }
-
-    /// Suggested fix for errors whose help does not depend on their data.
-    const fn fixed_help(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::PathNotFound { .. } => "check the spelling and the current directory",
-            Self::OutdatedSchema { .. } => {
-                "update it with 'noetl db migrate', or start a server of this version"
-            }
-            Self::NoDocuments { .. } => "specify a file, or a directory with playbooks",
-            Self::LimitExceeded { .. } => "specify its subdirectories one by one",
-            Self::NoGraph { .. } | Self::NotRunnable { .. } => "check it with: noetl check FILE",
-            Self::InvalidLog { .. } => "a log contains one JSON event per line",
-            Self::NotInLog { .. } => "check the id and the log file",
-            Self::NoLocalLog => "read from a server with --server URL",
-            Self::UnknownCode { .. } => "list every code with: noetl explain",
-            Self::Unreachable { .. } => {
-                "start one with 'noetl dev' or 'noetl server', or choose another with --server URL or \
-                 --profile NAME"
-            }
-            Self::InvalidRunName { .. } => "use its id, part of its id, or 'last'",
-            Self::PartialRunId { .. } => {
-                "use the full id, as shown by 'noetl runs list', or specify the server with --server URL"
-            }
-            Self::NoRun { .. } => "list runs with: noetl runs list",
-            Self::NotAmongNewest { .. } => {
-                "use its full id; list older runs with: noetl runs list --until WHEN"
-            }
-            Self::NoDefinition { .. } => "list definitions with: noetl catalog list",
-            Self::NoWorker { .. } => "list workers with: noetl worker list",
-            Self::NoDatabase { .. } => NO_DATABASE_HELP,
-            Self::FileExists { .. } => "choose another file, or remove the existing one",
-            Self::AmbiguousRun { .. } | Self::AmbiguousToken { .. } => "use more digits of the id",
-            Self::NoToken { .. } => "list tokens with: noetl token list",
-            Self::AmbiguousStep { .. } => "specify one after the run",
-            Self::SingleVersion { .. } => "compare it with a file: noetl catalog diff PATH FILE",
-            Self::ConfirmationRequired => "confirm with --yes",
-            Self::InvalidArgument { .. }
-            | Self::NotSerializable(_)
-            | Self::Write(_)
-            | Self::Store(_)
-            | Self::Key(_)
-            // Their help depends on their data.
-            | Self::Unreadable { .. }
-            | Self::NotUtf8 { .. }
-            | Self::Config(_)
-            | Self::Payload(_)
-            | Self::Start(_)
-            | Self::Target(_)
-            | Self::Platform(_)
-            | Self::Profile(_)
-            | Self::NoPendingApproval { .. } => return None,
-        })
     }
 
     /// Exit code of the error.
     pub(crate) fn exit_code(&self) -> CommandExit {
         match self {
+            Self::Failure { exit, .. } => *exit,
+            Self::Api(ApiError::Refused { problem, .. })
+            | Self::Operator(ApiError::Refused { problem, .. }) => {
+                CommandExit::from_http_status(problem.status)
+            }
+            // An unreadable response is from something else than a NoETL server, such as a proxy.
+            Self::Api(_) | Self::Operator(_) => CommandExit::Unreachable,
+            // Without a server, no error can mean that the server is unavailable.
+            Self::Runtime(RuntimeError::Refused(problem)) => {
+                match CommandExit::from_http_status(problem.status) {
+                    CommandExit::Unreachable => CommandExit::Failed,
+                    exit => exit,
+                }
+            }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 CommandExit::BrokenPipe
             }
-            Self::PathNotFound { .. }
-            | Self::NoDocuments { .. }
-            | Self::NotInLog { .. }
-            | Self::UnknownCode { .. }
-            | Self::NoRun { .. }
-            | Self::NotAmongNewest { .. }
-            | Self::NoToken { .. }
-            | Self::NoDefinition { .. }
-            | Self::NoWorker { .. }
-            | Self::NoDatabase { .. }
-            | Self::NoPendingApproval { .. }
-            | Self::SingleVersion { .. }
-            | Self::Profile(ProfileError::Unknown { .. }) => CommandExit::NotFound,
-            Self::Profile(ProfileError::Exists(_)) | Self::FileExists { .. } => {
-                CommandExit::Conflict
+            Self::Runtime(RuntimeError::Store(_) | RuntimeError::Machine(_)) | Self::Write(_) => {
+                CommandExit::Failed
             }
-            Self::Unreachable { .. } => CommandExit::Unreachable,
-            Self::Config(_)
-            | Self::Payload(_)
-            | Self::NotRunnable { .. }
-            | Self::Profile(_)
-            | Self::InvalidRunName { .. }
-            | Self::PartialRunId { .. }
-            | Self::AmbiguousRun { .. }
-            | Self::AmbiguousToken { .. }
-            | Self::AmbiguousStep { .. }
-            | Self::InvalidArgument { .. }
-            | Self::NoLocalLog
-            | Self::ConfirmationRequired => CommandExit::Usage,
-            Self::Start(error) => error.exit_code(),
-            Self::Target(error) => error.exit_code(),
-            Self::Platform(error) => exit_for_api_error(error),
-            Self::OutdatedSchema { .. }
-            | Self::Unreadable { .. }
-            | Self::NotUtf8 { .. }
-            | Self::LimitExceeded { .. }
-            | Self::NoGraph { .. }
-            | Self::InvalidLog { .. }
-            | Self::NotSerializable(_)
-            | Self::Store(_)
-            | Self::Key(_)
-            | Self::Write(_) => CommandExit::Failed,
+        }
+    }
+
+    /// Error code of a rejected request.
+    pub(crate) fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Api(error) | Self::Operator(error) => error.code(),
+            Self::Runtime(RuntimeError::Refused(problem)) => problem.known_code(),
+            Self::Runtime(_) | Self::Failure { .. } | Self::Write(_) => None,
         }
     }
 
@@ -273,49 +165,76 @@ impl Error {
     pub(crate) fn print_to(&self, io: &mut Io<'_>) -> io::Result<()> {
         let paint = io.err.paint();
         // The message can contain text from others, such as names or a server's response.
-        io.print_message(format_args!(
-            "{}: {}",
-            paint.text(palette::FAILURE, "error"),
-            escape_control_lines(&self.to_string())
-        ))?;
+        let message = escape_control_lines(&self.to_string());
+        io.print_message(format_args!("{}: {message}", paint.text(palette::FAILURE, "error")))?;
         if let Some(help) = self.help_text() {
-            io.print_message(format_args!(
-                "  {}: {}",
-                paint.text(palette::HELP, "help"),
-                escape_control_lines(&help)
-            ))?;
+            let help = escape_control_lines(&help);
+            io.print_message(format_args!("  {}: {help}", paint.text(palette::HELP, "help")))?;
         }
         Ok(())
     }
 }
 
-const NO_DATABASE_HELP: &str =
-    "the first 'noetl run' or 'noetl dev' creates it; choose another with --store sqlite:PATH";
-
-fn unreadable_help(error: &io::Error) -> Option<String> {
-    let help = match error.kind() {
-        io::ErrorKind::PermissionDenied => "check its permissions",
-        io::ErrorKind::NotADirectory => "part of the path is a file",
-        io::ErrorKind::IsADirectory => "specify a file inside it",
-        _ => return None,
-    };
-    Some(help.to_owned())
+/// Lists the single errors of a rejected request.
+fn problem_help(problem: &Problem) -> Option<String> {
+    let details: Vec<String> = problem
+        .errors
+        .iter()
+        .take(MAX_LISTED_ERRORS)
+        .map(|error| {
+            let position = match (error.line, error.column) {
+                (Some(line), Some(column)) => format!("{line}:{column}: "),
+                (Some(line), None) => format!("line {line}: "),
+                (None, _) => String::new(),
+            };
+            let code = error.code.as_deref();
+            let code = code.map_or_else(String::new, |code| format!(" ({code})"));
+            escape_control(&format!("{position}{}{code}", error.message))
+        })
+        .collect();
+    match problem.known_code() {
+        _ if !details.is_empty() => Some(details.join("\n        ")),
+        Some(ErrorCode::Unauthenticated) => Some(UNAUTHENTICATED_HELP.to_owned()),
+        Some(code) => Some(format!("see: noetl explain {}", code.as_str())),
+        None => None,
+    }
 }
 
-fn platform_help(error: &ApiError) -> Option<String> {
-    let is_forbidden = error.code() == Some(ErrorCode::Forbidden);
-    is_forbidden.then(|| {
-        "set NOETL_INTERNAL_API_TOKEN to the server's value; the server of a profile receives \
-         only the token that the profile names"
-            .to_owned()
-    })
-}
-
-impl From<RuntimeBuildError> for Error {
-    fn from(error: RuntimeBuildError) -> Self {
-        match error {
-            RuntimeBuildError::Config(error) => Self::Config(error),
-            RuntimeBuildError::Start(error) => Self::Start(error),
+/// Formats an error and its sources in one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
         }
+        source = cause.source();
+    }
+    text
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::from_chain(&error)
+    }
+}
+
+impl From<WorkerError> for Error {
+    fn from(error: WorkerError) -> Self {
+        Self::from_chain(&error).with_help("check --server and NOETL_TOKEN")
+    }
+}
+
+impl From<ServeError> for Error {
+    fn from(error: ServeError) -> Self {
+        Self::usage(error_chain(&error))
+    }
+}
+
+impl From<ClientBuildError> for Error {
+    fn from(error: ClientBuildError) -> Self {
+        Self::usage(error.to_string()).with_help("check --server")
     }
 }

@@ -31,18 +31,18 @@ pub enum CommandExit {
 }
 
 impl CommandExit {
-    /// All exit codes in order.
-    pub const ALL: [Self; 10] = [
-        Self::Ok,
-        Self::Failed,
-        Self::Usage,
-        Self::NotFound,
-        Self::Conflict,
-        Self::Unreachable,
-        Self::Denied,
-        Self::Timeout,
-        Self::Interrupted,
-        Self::BrokenPipe,
+    /// All exit codes in order, with short descriptions.
+    pub const MEANINGS: [(Self, &'static str); 10] = [
+        (Self::Ok, "success"),
+        (Self::Failed, "the run failed, or a checked document has errors"),
+        (Self::Usage, "the command line, a setting or the playbook is invalid"),
+        (Self::NotFound, "a file, a run, a definition or a code was not found"),
+        (Self::Conflict, "the database or the port is in use, or the run has ended"),
+        (Self::Unreachable, "there is no server, it cannot be reached, or it is unavailable"),
+        (Self::Denied, "the token is missing, invalid or lacks the required scope"),
+        (Self::Timeout, "the time limit was exceeded"),
+        (Self::Interrupted, "interrupted by Ctrl-C"),
+        (Self::BrokenPipe, "the reader of the output closed it"),
     ];
 
     /// Number that the shell receives.
@@ -62,22 +62,6 @@ impl CommandExit {
             _ => Self::Usage,
         }
     }
-
-    /// Short description.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Ok => "success",
-            Self::Failed => "the run failed, or a checked document has errors",
-            Self::Usage => "the command line, a setting or the playbook is invalid",
-            Self::NotFound => "a file, a run, a definition or a code was not found",
-            Self::Conflict => "the database or the port is in use, or the run has ended",
-            Self::Unreachable => "there is no server, it cannot be reached, or it is unavailable",
-            Self::Denied => "the token is missing, invalid or lacks the required scope",
-            Self::Timeout => "the time limit was exceeded",
-            Self::Interrupted => "interrupted by Ctrl-C",
-            Self::BrokenPipe => "the reader of the output closed it",
-        }
-    }
 }
 
 impl From<CommandExit> for ExitCode {
@@ -92,7 +76,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_stable() {
-        let table: Vec<_> = CommandExit::ALL.iter().map(|exit| exit.code()).collect();
+        let table: Vec<_> = CommandExit::MEANINGS.map(|(exit, _)| exit.code()).to_vec();
         assert_eq!(table, [0, 1, 2, 3, 4, 5, 6, 124, 130, 141]);
     }
 

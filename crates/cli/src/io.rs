@@ -10,6 +10,8 @@ use std::io::{self, BufWriter, IsTerminal as _, Read, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 
+use crate::render::palette;
+
 /// Width of a stream that is not a terminal, in columns.
 pub const DEFAULT_WIDTH: usize = 100;
 
@@ -25,6 +27,8 @@ pub struct Io<'s> {
     pub err: OutputStream<'s>,
     /// Environment variables.
     pub env: Env,
+    /// True if only the requested data is printed.
+    pub quiet: bool,
 }
 
 /// Environment variables visible to a command.
@@ -65,14 +69,24 @@ impl Io<'_> {
         self.err.color = color;
     }
 
-    /// Prints warnings.
+    pub(crate) fn print_warning(&mut self, text: impl Display) -> io::Result<()> {
+        let label = self.err.paint().text(palette::CAUTION, "warning");
+        self.print_message(format_args!("{label}: {text}"))
+    }
+
     pub(crate) fn print_warnings(&mut self, warnings: &[String]) -> io::Result<()> {
-        let paint = self.err.paint();
-        for warning in warnings {
-            let label = paint.text(crate::render::palette::CAUTION, "warning");
-            self.print_message(format_args!("{label}: {warning}"))?;
-        }
-        Ok(())
+        warnings.iter().try_for_each(|warning| self.print_warning(warning))
+    }
+
+    /// Prints a message that is not part of the requested data, unless in quiet mode.
+    pub(crate) fn print_note(&mut self, text: impl Display) -> io::Result<()> {
+        if self.quiet { Ok(()) } else { self.print_message(text) }
+    }
+
+    /// Prints a tip in a muted style, unless in quiet mode.
+    pub(crate) fn print_tip(&mut self, text: impl Display) -> io::Result<()> {
+        let tip = self.err.paint().text(palette::MUTED, text);
+        self.print_note(tip)
     }
 
     /// Prints a message, after the data written before it.
@@ -177,6 +191,7 @@ pub fn with_process_io<T>(command: impl FnOnce(&mut Io<'_>) -> T) -> T {
         out: process_stream(&mut out, out_terminal, out_color, width),
         err: process_stream(&mut err, err_terminal, err_color, width),
         env: Env::from_process(),
+        quiet: false,
     };
     command(&mut io)
 }

@@ -3,10 +3,11 @@
 //! Owns the command line, its output and the exit codes. Other crates define the semantics of
 //! playbooks. [`run`] works on any streams, so tests can call commands without starting a process.
 
-mod args;
+mod command_line;
 mod commands;
 mod config;
 mod confirm;
+mod connection;
 mod error;
 mod exit;
 mod graph;
@@ -15,14 +16,10 @@ mod output;
 mod payload;
 mod profile;
 mod progress;
-#[cfg(test)]
-mod reference;
 mod render;
 mod roles;
-mod run;
 mod source;
-mod target;
 
+pub use command_line::{command_tree, run_command_line as run};
 pub use exit::CommandExit;
 pub use io::{ColorPaint, DEFAULT_WIDTH, Env, Io, OutputStream, with_process_io};
-pub use run::run;

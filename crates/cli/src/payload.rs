@@ -1,67 +1,41 @@
 //! Workload values from documents and single `NAME=VALUE` arguments.
 
+use std::path::Path;
+
 use noetl_types::{Json, JsonMap};
-use thiserror::Error;
 
+use crate::error::{Error, Result};
+use crate::io::Io;
 use crate::render::text_layout::escape_control;
+use crate::source::DocumentOrigin;
 
-/// Error of workload values.
-#[derive(Debug, Error)]
-pub(crate) enum PayloadError {
-    /// A `--set` without an equals sign or without a name.
-    #[error("--set '{}': must be NAME=VALUE", escape_control(.0))]
-    NotAssignment(String),
-    /// A list or map that cannot be parsed.
-    #[error("--set '{}': the value is not valid YAML", escape_control(.0))]
-    InvalidValue(String),
-    /// A name that leads through a value that is not a map.
-    #[error(
-        "--set '{}': '{}' is a {found}, not a map",
-        escape_control(assignment),
-        escape_control(name)
-    )]
-    NotAMap { assignment: String, name: String, found: &'static str },
-    /// A document that cannot be parsed.
-    #[error("--payload '{name}' is neither JSON nor YAML{}", detail.as_deref().map_or(String::new(), |detail| format!(": {detail}")))]
-    Unreadable { name: String, detail: Option<String> },
-    /// A document that is not a map.
-    #[error("--payload '{name}' is a {found}; it must be a map of names to values")]
-    DocumentNotMap { name: String, found: &'static str },
-    /// The playbook and the payload both use standard input.
-    #[error("the playbook and --payload cannot both come from standard input")]
-    StandardInputTwice,
-}
-
-impl PayloadError {
-    /// Suggested fix.
-    pub(crate) fn help_text(&self) -> Option<String> {
-        match self {
-            Self::NotAssignment(_) => {
-                Some("for example: --set city=Oslo --set retry.times=3".to_owned())
-            }
-            Self::InvalidValue(_) => Some("quote the value if it is meant as text".to_owned()),
-            Self::DocumentNotMap { .. } => Some("for example: {\"city\": \"Oslo\"}".to_owned()),
-            Self::StandardInputTwice => Some("read one of them from a file".to_owned()),
-            Self::NotAMap { .. } | Self::Unreadable { .. } => None,
-        }
+/// Workload values from a file and from `NAME=VALUE` arguments.
+pub(crate) fn read_payload(
+    file: Option<&Path>,
+    assignments: &[String],
+    io: &mut Io<'_>,
+) -> Result<JsonMap> {
+    let mut payload = match file.map(DocumentOrigin::new) {
+        None => JsonMap::new(),
+        Some(origin) => parse_document(&origin.display_name(), &origin.read_text(io)?)?,
+    };
+    for assignment in assignments {
+        set_value(&mut payload, assignment)?;
     }
+    Ok(payload)
 }
 
 /// Parses a JSON or YAML document.
-pub(crate) fn parse_document(name: &str, text: &str) -> Result<JsonMap, PayloadError> {
+fn parse_document(name: &str, text: &str) -> Result<JsonMap> {
     if text.trim().is_empty() {
         return Ok(JsonMap::new());
     }
     let is_json = text.trim_start().starts_with('{');
-    let unreadable = |detail| PayloadError::Unreadable { name: name.to_owned(), detail };
-    let value = match noetl_playbook::to_json(text) {
-        Some(value) => value,
+    let Some(value) = noetl_playbook::to_json(text) else {
         // YAML includes JSON. The JSON parser is used only for its better error message.
-        None if is_json => {
-            let error = serde_json::from_str::<Json>(text).err();
-            return Err(unreadable(error.map(|error| error.to_string())));
-        }
-        None => return Err(unreadable(None)),
+        let error = serde_json::from_str::<Json>(text).err().filter(|_| is_json);
+        let detail = error.map_or_else(String::new, |error| format!(": {error}"));
+        return Err(Error::usage(format!("--payload '{name}' is neither JSON nor YAML{detail}")));
     };
     match value {
         Json::Map(map) => Ok((*map).clone()),
@@ -71,16 +45,21 @@ pub(crate) fn parse_document(name: &str, text: &str) -> Result<JsonMap, PayloadE
         | Json::UInt(_)
         | Json::Float(_)
         | Json::Str(_)
-        | Json::List(_) => {
-            Err(PayloadError::DocumentNotMap { name: name.to_owned(), found: value.type_name() })
-        }
+        | Json::List(_) => Err(Error::usage(format!(
+            "--payload '{name}' is a {}; it must be a map of names to values",
+            value.type_name()
+        ))
+        .with_help("for example: {\"city\": \"Oslo\"}")),
     }
 }
 
 /// Sets `NAME=VALUE` in a payload. Dots in the name address nested maps, which are created as
 /// needed.
-pub(crate) fn set_value(payload: &mut JsonMap, assignment: &str) -> Result<(), PayloadError> {
-    let not_assignment = || PayloadError::NotAssignment(assignment.to_owned());
+fn set_value(payload: &mut JsonMap, assignment: &str) -> Result<()> {
+    let not_assignment = || {
+        set_error(assignment, "must be NAME=VALUE")
+            .with_help("for example: --set city=Oslo --set retry.times=3")
+    };
     let (name, text) = assignment.split_once('=').ok_or_else(not_assignment)?;
     let parts: Vec<&str> = name.trim().split('.').collect();
     if parts.iter().any(|part| part.is_empty()) {
@@ -90,12 +69,7 @@ pub(crate) fn set_value(payload: &mut JsonMap, assignment: &str) -> Result<(), P
     insert_at_path(payload, &parts, value, assignment)
 }
 
-fn insert_at_path(
-    map: &mut JsonMap,
-    parts: &[&str],
-    value: Json,
-    assignment: &str,
-) -> Result<(), PayloadError> {
+fn insert_at_path(map: &mut JsonMap, parts: &[&str], value: Json, assignment: &str) -> Result<()> {
     let Some((first, rest)) = parts.split_first() else {
         return Ok(());
     };
@@ -105,11 +79,8 @@ fn insert_at_path(
     }
     let inner = map.entry((*first).into()).or_insert_with(Json::empty_map);
     let Json::Map(nested) = &*inner else {
-        return Err(PayloadError::NotAMap {
-            assignment: assignment.to_owned(),
-            name: (*first).to_owned(),
-            found: inner.type_name(),
-        });
+        let (name, found) = (escape_control(first), inner.type_name());
+        return Err(set_error(assignment, &format!("'{name}' is a {found}, not a map")));
     };
     let mut nested = (**nested).clone();
     insert_at_path(&mut nested, rest, value, assignment)?;
@@ -119,17 +90,24 @@ fn insert_at_path(
 
 /// Parses a YAML scalar, or a list or map in brackets. Text that YAML cannot parse, or parses as a
 /// map because of a colon, is a string.
-fn parse_value(assignment: &str, text: &str) -> Result<Json, PayloadError> {
+fn parse_value(assignment: &str, text: &str) -> Result<Json> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(Json::from(""));
     }
     let parsed = noetl_playbook::to_json(text);
     if text.starts_with(['[', '{']) {
-        return parsed.ok_or_else(|| PayloadError::InvalidValue(assignment.to_owned()));
+        return parsed.ok_or_else(|| {
+            set_error(assignment, "the value is not valid YAML")
+                .with_help("quote the value if it is meant as text")
+        });
     }
     let scalar = parsed.filter(|value| !matches!(value, Json::List(_) | Json::Map(_)));
     Ok(scalar.unwrap_or_else(|| Json::from(text)))
+}
+
+fn set_error(assignment: &str, fault: &str) -> Error {
+    Error::usage(format!("--set '{}': {fault}", escape_control(assignment)))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::config::nearest_name;
+use crate::error::{Error, Result};
 use crate::io::Env;
 use crate::render::text_layout::escape_control;
 
@@ -40,62 +41,18 @@ pub(crate) struct Profile {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// Error of profiles.
-#[derive(Debug, Error)]
-pub(crate) enum ProfileError {
-    /// The configuration directory cannot be determined.
-    #[error("cannot determine the user's configuration directory for profiles")]
-    NoConfigDir,
-    /// The file cannot be read or written.
-    #[error("profiles in '{path}' cannot be {what}: {reason}")]
-    File { path: String, what: &'static str, reason: String },
-    /// The profile does not exist.
-    #[error("there is no profile '{name}'")]
-    Unknown { name: String, near: Option<String> },
-    /// The profile already exists.
-    #[error("profile '{0}' already exists")]
-    Exists(String),
-    /// The name is invalid.
-    #[error("'{0}' is not a valid profile name; use letters, digits, '-', '_' and '.'")]
-    InvalidName(String),
-    /// The token source of the profile contains no token.
-    #[error("the token of profile '{name}' was not found in {place}")]
-    NoToken { name: String, place: String },
-}
-
-impl ProfileError {
-    /// Suggested fix.
-    pub(crate) fn help_text(&self) -> Option<String> {
-        match self {
-            Self::NoConfigDir => Some("set XDG_CONFIG_HOME".to_owned()),
-            Self::File { .. } | Self::InvalidName(_) => None,
-            Self::Unknown { near: Some(near), .. } => Some(format!("did you mean {near}?")),
-            Self::Unknown { near: None, .. } => {
-                Some("list profiles with: noetl profile list".to_owned())
-            }
-            Self::Exists(name) => {
-                Some(format!("replace it with: noetl profile add {name} --force"))
-            }
-            Self::NoToken { .. } => Some(
-                "show the token source with: noetl profile show, and put the token there"
-                    .to_owned(),
-            ),
-        }
-    }
-}
-
 impl ProfileFile {
     /// Path of the file.
-    pub(crate) fn file_path(env: &Env) -> Result<PathBuf, ProfileError> {
+    pub(crate) fn file_path(env: &Env) -> Result<PathBuf> {
         let dir = match env.get("XDG_CONFIG_HOME") {
             Some(dir) => PathBuf::from(dir),
-            None => choose_base_strategy().map_err(|_| ProfileError::NoConfigDir)?.config_dir(),
+            None => choose_base_strategy().map_err(|_| no_config_dir_error())?.config_dir(),
         };
         Ok(dir.join("noetl").join("profiles.toml"))
     }
 
     /// Reads the file. Returns no profiles if it does not exist.
-    pub(crate) fn load_file(env: &Env) -> Result<Self, ProfileError> {
+    pub(crate) fn load_file(env: &Env) -> Result<Self> {
         let path = Self::file_path(env)?;
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -106,7 +63,7 @@ impl ProfileFile {
     }
 
     /// Writes the file atomically.
-    pub(crate) fn save_file(&self, env: &Env) -> Result<(), ProfileError> {
+    pub(crate) fn save_file(&self, env: &Env) -> Result<()> {
         let path = Self::file_path(env)?;
         let text =
             toml::to_string_pretty(self).map_err(|error| file_error(&path, "written", error))?;
@@ -122,18 +79,25 @@ impl ProfileFile {
     }
 
     /// Finds a profile by name.
-    pub(crate) fn find_profile(&self, name: &str) -> Result<&Profile, ProfileError> {
-        self.profiles.get(name).ok_or_else(|| ProfileError::Unknown {
-            name: escape_control(name),
-            near: crate::config::nearest_name(name, self.profiles.keys()),
+    pub(crate) fn find_profile(&self, name: &str) -> Result<&Profile> {
+        self.profiles.get(name).ok_or_else(|| {
+            let near = nearest_name(name, self.profiles.keys());
+            Error::not_found(format!("there is no profile '{}'", escape_control(name)))
+                .with_suggestion(near, "list profiles with: noetl profile list")
         })
     }
 }
 
 impl Profile {
     /// Reads the token from its source.
-    pub(crate) fn read_token(&self, name: &str, env: &Env) -> Result<Option<String>, ProfileError> {
-        let missing = |place: String| ProfileError::NoToken { name: escape_control(name), place };
+    pub(crate) fn read_token(&self, name: &str, env: &Env) -> Result<Option<String>> {
+        let missing = |place: String| {
+            let name = escape_control(name);
+            Error::usage(format!("the token of profile '{name}' was not found in {place}"))
+                .with_help(
+                    "show the token source with: noetl profile show, and put the token there",
+                )
+        };
         if let Some(variable) = &self.token_env {
             let token = env.get(variable).map(str::to_owned);
             let not_found = || missing(format!("the variable {}", escape_control(variable)));
@@ -150,12 +114,14 @@ impl Profile {
     }
 }
 
-fn file_error(path: &Path, what: &'static str, reason: impl std::fmt::Display) -> ProfileError {
-    ProfileError::File {
-        path: escape_control(&path.to_string_lossy()),
-        what,
-        reason: reason.to_string(),
-    }
+fn no_config_dir_error() -> Error {
+    Error::usage("cannot determine the user's configuration directory for profiles")
+        .with_help("set XDG_CONFIG_HOME")
+}
+
+fn file_error(path: &Path, what: &str, reason: impl std::fmt::Display) -> Error {
+    let path = escape_control(&path.to_string_lossy());
+    Error::usage(format!("profiles in '{path}' cannot be {what}: {reason}"))
 }
 
 #[cfg(test)]

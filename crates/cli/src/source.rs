@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use noetl_playbook::MAX_DOCUMENT_BYTES;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::render::text_layout;
 
@@ -46,7 +46,7 @@ impl DocumentOrigin {
 
     /// Reads the text. Reads at most one byte more than the maximum size of a document, so that an
     /// endless file is not read further.
-    pub(crate) fn read_text(&self, io: &mut Io<'_>) -> Result<String, Error> {
+    pub(crate) fn read_text(&self, io: &mut Io<'_>) -> Result<String> {
         let limit = u64::try_from(MAX_DOCUMENT_BYTES + 1).unwrap_or(u64::MAX);
         let mut bytes = Vec::new();
         let result = match self {
@@ -55,18 +55,19 @@ impl DocumentOrigin {
                 fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
             }
         };
-        result.map_err(|error| self.read_error(error))?;
+        result.map_err(|error| self.read_error(&error))?;
         self.decode_utf8(bytes)
     }
 
-    fn read_error(&self, source: io::Error) -> Error {
-        match source.kind() {
-            io::ErrorKind::NotFound => Error::PathNotFound { path: self.display_name() },
-            _ => Error::Unreadable { path: self.display_name(), source },
+    /// Error of a document that cannot be read.
+    pub(crate) fn read_error(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::NotFound => path_not_found_error(&self.display_name()),
+            _ => unreadable_error(&self.display_name(), error),
         }
     }
 
-    fn decode_utf8(&self, bytes: Vec<u8>) -> Result<String, Error> {
+    fn decode_utf8(&self, bytes: Vec<u8>) -> Result<String> {
         let is_truncated = bytes.len() > MAX_DOCUMENT_BYTES;
         let is_utf16 = bytes.starts_with(&[0xFE, 0xFF]) || bytes.starts_with(&[0xFF, 0xFE]);
         String::from_utf8(bytes).or_else(|error| {
@@ -76,7 +77,12 @@ impl DocumentOrigin {
                 // The size limit can split a character. The text before it is already too long.
                 return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
             }
-            Err(Error::NotUtf8 { path: self.display_name(), offset, wide: is_utf16 })
+            let path = self.display_name();
+            let guess = if is_utf16 { "it looks like UTF-16; " } else { "" };
+            Err(Error::failed(format!(
+                "'{path}' is not UTF-8 text: invalid byte at offset {offset}"
+            ))
+            .with_help(format!("{guess}save it as UTF-8")))
         })
     }
 }
@@ -111,7 +117,7 @@ struct DocumentSearch {
 }
 
 impl DocumentSearch {
-    fn add_path(&mut self, path: &Path) -> Result<(), Error> {
+    fn add_path(&mut self, path: &Path) -> Result<()> {
         let origin = DocumentOrigin::new(path);
         if origin == DocumentOrigin::StandardInput {
             if !self.found.origins.contains(&origin) {
@@ -119,7 +125,7 @@ impl DocumentSearch {
             }
             return Ok(());
         }
-        let metadata = fs::metadata(path).map_err(|error| origin.read_error(error))?;
+        let metadata = fs::metadata(path).map_err(|error| origin.read_error(&error))?;
         if metadata.is_dir() {
             let count = self.found.origins.len();
             return self.search_directory(path).inspect_err(|_| self.found.origins.truncate(count));
@@ -135,7 +141,7 @@ impl DocumentSearch {
     ///
     /// Follows links to files but not to directories, which can lead outside the given path or form
     /// cycles.
-    fn search_directory(&mut self, root: &Path) -> Result<(), Error> {
+    fn search_directory(&mut self, root: &Path) -> Result<()> {
         let mut pending = self.list_entries(root, root)?;
         // The last element is processed first.
         pending.reverse();
@@ -158,7 +164,7 @@ impl DocumentSearch {
 
     /// Lists the relevant entries of a directory, sorted by name. Records an unreadable directory
     /// and continues.
-    fn list_entries(&mut self, root: &Path, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    fn list_entries(&mut self, root: &Path, path: &Path) -> Result<Vec<PathBuf>> {
         let mut names = Vec::new();
         let entries = fs::read_dir(path).and_then(|entries| {
             let remaining = MAX_SEARCHED_ENTRIES.saturating_sub(self.entries);
@@ -174,7 +180,7 @@ impl DocumentSearch {
             }
             Err(source) => {
                 let name = display_path(path);
-                let problem = Error::Unreadable { path: name.clone(), source };
+                let problem = unreadable_error(&name, &source);
                 self.found.problems.push((name, problem));
             }
         }
@@ -194,8 +200,26 @@ impl DocumentSearch {
     }
 }
 
-fn limit_error(root: &Path, limit: usize, what: &'static str) -> Error {
-    Error::LimitExceeded { path: display_path(root), limit, what }
+/// Error of a path that does not exist.
+pub(crate) fn path_not_found_error(path: &str) -> Error {
+    Error::not_found(format!("cannot find '{path}'"))
+        .with_help("check the spelling and the current directory")
+}
+
+/// Error of a file or directory that exists but cannot be used.
+pub(crate) fn unreadable_error(path: &str, source: &io::Error) -> Error {
+    let error = Error::failed(format!("cannot read '{path}': {}", source.kind()));
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => error.with_help("check its permissions"),
+        io::ErrorKind::NotADirectory => error.with_help("part of the path is a file"),
+        io::ErrorKind::IsADirectory => error.with_help("specify a file inside it"),
+        _ => error,
+    }
+}
+
+fn limit_error(root: &Path, limit: usize, what: &str) -> Error {
+    Error::failed(format!("'{}' contains more than {limit} {what}", display_path(root)))
+        .with_help("specify its subdirectories one by one")
 }
 
 fn is_skipped(name: &OsStr) -> bool {

@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::CommandLine;
-use crate::error::Error;
+use crate::command_line::command_tree;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 
@@ -23,10 +23,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     // The generator panics if it cannot write. Writing to a vector never fails.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut CommandLine::command(), "noetl", &mut script);
+    clap_complete::generate(args.shell, &mut command_tree(), "noetl", &mut script);
     io.out.write_all(&script)?;
     Ok(CommandExit::Ok)
 }

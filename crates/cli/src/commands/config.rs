@@ -8,22 +8,16 @@ use serde::Serialize;
 
 use crate::config::table::SETTINGS_TABLE;
 use crate::config::{Config, GivenSettings, SettingDefault, SettingInfo, SettingOrigin};
-use crate::error::Error;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TextTable};
+use crate::output::OutputArgs;
 use crate::render::palette;
 use crate::render::text_layout::escape_control;
 
 /// Show the settings
-#[derive(Debug, Args)]
-pub(crate) struct ConfigArgs {
-    #[command(subcommand)]
-    command: ConfigCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum ConfigCommand {
+pub(crate) enum ConfigCommand {
     Show(ConfigShowArgs),
 }
 
@@ -41,7 +35,7 @@ Examples:
   noetl config show --origin     with the origin of each value
   noetl config show --about      with a description of each setting
   noetl config show -o json      everything, as JSON")]
-struct ConfigShowArgs {
+pub(crate) struct ConfigShowArgs {
     /// Show the origin of each value
     #[arg(long)]
     origin: bool,
@@ -91,41 +85,35 @@ fn setting_row(info: &'static SettingInfo, config: &Config) -> SettingRow {
     }
 }
 
-pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let ConfigCommand::Show(args) = &args.command;
+pub(crate) fn run(command: &ConfigCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    let ConfigCommand::Show(args) = command;
     let given = GivenSettings { file: args.config.clone(), ..GivenSettings::default() };
     let config = Config::load(&given, &io.env)?;
     io.print_warnings(&config.warnings)?;
+    let rows = SETTINGS_TABLE.iter().map(|setting| setting_row(setting.info(), &config));
+    let rows: Vec<SettingRow> = rows.collect();
     if !args.output.is_table() {
-        let rows: Vec<SettingRow> =
-            SETTINGS_TABLE.iter().map(|setting| setting_row(setting.info(), &config)).collect();
-        args.output.print_list(&rows, |_| TextTable::new([]), io)?;
-        return Ok(CommandExit::Ok);
+        return args.output.print_data_list(&rows, io);
     }
     let paint = io.out.paint();
-    for setting in SETTINGS_TABLE {
-        let info = setting.info();
-        let (text, origin) = config.text_and_origin(info);
+    for row in rows {
         if args.about {
-            let about = format!("# {}", info.description);
+            let about = format!("# {}", row.about);
             writeln!(io.out, "{}", paint.text(palette::MUTED, about))?;
         }
-        let value = match (text, info.default) {
-            (Some(_), _) if info.is_secret => SECRET_MASK.to_owned(),
-            (Some(text), _) => escape_control(text),
-            (None, SettingDefault::Described(default) | SettingDefault::Value(default)) => {
-                paint.text(palette::MUTED, format!("({default})")).to_string()
-            }
-        };
-        write!(io.out, "{} = {value}", paint.text(palette::NAME, info.name))?;
+        let value = row.value.map_or_else(
+            || {
+                paint
+                    .text(palette::MUTED, format!("({})", row.otherwise.unwrap_or_default()))
+                    .to_string()
+            },
+            |value| escape_control(&value),
+        );
+        write!(io.out, "{} = {value}", paint.text(palette::NAME, row.name))?;
         if args.origin {
-            let style = match origin {
-                SettingOrigin::Default => palette::MUTED,
-                SettingOrigin::Flag(_) | SettingOrigin::Environment(_) | SettingOrigin::File(_) => {
-                    palette::SUCCESS
-                }
-            };
-            write!(io.out, "  {}", paint.text(style, format!("[{origin}]")))?;
+            let is_default = row.origin == SettingOrigin::Default.to_string();
+            let style = if is_default { palette::MUTED } else { palette::SUCCESS };
+            write!(io.out, "  {}", paint.text(style, format!("[{}]", row.origin)))?;
         }
         writeln!(io.out)?;
     }

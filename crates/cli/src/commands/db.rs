@@ -6,39 +6,43 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueHint};
-use noetl_store::{LogDamage, SchemaStatus, Store, StoreError, verify_logs};
+use noetl_store::{LogDamage, SchemaStatus, Store, verify_logs};
+use noetl_types::ByteSize;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ByteSize, Millis};
 use serde::Serialize;
 
 use crate::config::{Config, Database, SettingFlags};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableColumn, TextTable};
+use crate::output::{OutputArgs, TextTable};
 use crate::render::text_layout::escape_control;
-use crate::roles::{self, OpenResult, StartError, StoreLocation};
+use crate::roles::{self, ServerLockFile, StoreLocation};
 
 /// Inspect, check and back up the database
 ///
 /// These commands can run while a server uses the database. The exception is 'migrate' on a
 /// database file: stop its server first.
-#[derive(Debug, Args)]
+#[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   noetl db status
   noetl db check
   noetl db backup noetl-copy.db")]
-pub(crate) struct DbArgs {
-    #[command(subcommand)]
-    command: DbCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum DbCommand {
+pub(crate) enum DbCommand {
     Status(DbStatusArgs),
-    Migrate(DbMigrateArgs),
-    Check(DbCheckArgs),
+    /// Update the tables to the schema of this release (servers do this at startup)
+    #[command(after_long_help = "\
+Examples:
+  noetl db migrate
+  noetl db migrate --store sqlite:other.db")]
+    Migrate(SettingFlags<Database>),
+    /// Check the database for damage and modified logs
+    #[command(after_long_help = "\
+Examples:
+  noetl db check
+  noetl db check --store sqlite:noetl-copy.db")]
+    Check(SettingFlags<Database>),
     Backup(DbBackupArgs),
 }
 
@@ -48,31 +52,9 @@ enum DbCommand {
 Examples:
   noetl db status
   noetl db status --store sqlite:other.db -o json")]
-struct DbStatusArgs {
+pub(crate) struct DbStatusArgs {
     #[command(flatten)]
     output: OutputArgs,
-    #[command(flatten)]
-    settings: SettingFlags<Database>,
-}
-
-/// Update the tables to the schema of this release (servers do this at startup)
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl db migrate
-  noetl db migrate --store sqlite:other.db")]
-struct DbMigrateArgs {
-    #[command(flatten)]
-    settings: SettingFlags<Database>,
-}
-
-/// Check the database for damage and modified logs
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl db check
-  noetl db check --store sqlite:noetl-copy.db")]
-struct DbCheckArgs {
     #[command(flatten)]
     settings: SettingFlags<Database>,
 }
@@ -83,7 +65,7 @@ struct DbCheckArgs {
 Examples:
   noetl db backup noetl-copy.db
   noetl db backup \"noetl-$(date +%F).db\"")]
-struct DbBackupArgs {
+pub(crate) struct DbBackupArgs {
     /// File to create
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     to: PathBuf,
@@ -95,20 +77,19 @@ struct DbBackupArgs {
 const DB_COMMAND_THREADS: usize = 2;
 
 /// Runs the `noetl db` subcommands.
-pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let given = match &args.command {
-        DbCommand::Status(args) => &args.settings.given,
-        DbCommand::Migrate(args) => &args.settings.given,
-        DbCommand::Check(args) => &args.settings.given,
-        DbCommand::Backup(args) => &args.settings.given,
+pub(crate) fn run(command: &DbCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    let settings = match command {
+        DbCommand::Status(args) => &args.settings,
+        DbCommand::Migrate(settings) | DbCommand::Check(settings) => settings,
+        DbCommand::Backup(args) => &args.settings,
     };
-    let config = Config::load(given, &io.env)?;
+    let config = Config::load(&settings.given, &io.env)?;
     io.print_warnings(&config.warnings)?;
     let location = StoreLocation::from_config(&config)?;
     let runtime = roles::build_tokio_runtime(&config, DB_COMMAND_THREADS)?;
     runtime.block_on(async {
         let name = location.display_name();
-        match &args.command {
+        match command {
             DbCommand::Status(args) => match inspect_database(&location).await? {
                 InspectedDatabase::Current(store) => {
                     print_database_status(&*store, &name, args.output, io).await
@@ -118,7 +99,14 @@ pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> 
                 }
             },
             DbCommand::Migrate(_) => {
-                print_migrated_schema(&*open_database(&location).await?, &name, io).await
+                let describe_holder = |lock_file: Option<ServerLockFile>| {
+                    lock_file.map(|lock_file| format!("the server of process {}", lock_file.pid))
+                };
+                // Opening the store migrates it.
+                let store = location.open_exclusive_store(describe_holder).await?;
+                let version = store.store_stats().await?.schema_version;
+                writeln!(io.out, "{name} is at schema {version}")?;
+                Ok(CommandExit::Ok)
             }
             DbCommand::Check(_) => {
                 check_integrity(&*open_current_database(&location).await?, &name, io).await
@@ -130,18 +118,6 @@ pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> 
     })
 }
 
-async fn open_database(location: &StoreLocation) -> Result<Arc<dyn Store>, Error> {
-    match location.open_store().await? {
-        OpenResult::Store(store) => Ok(store),
-        OpenResult::InUse(lock_file) => Err(StartError::DatabaseInUse {
-            path: location.display_name(),
-            waited: Millis::ZERO,
-            holder: lock_file.map(|lock_file| format!("the server of process {}", lock_file.pid)),
-        }
-        .into()),
-    }
-}
-
 /// Result of inspecting a database. Inspecting never creates a file or a table.
 enum InspectedDatabase {
     /// A database that this release can read.
@@ -151,10 +127,12 @@ enum InspectedDatabase {
 }
 
 /// Opens a database read-only. Other processes may write to it meanwhile.
-async fn inspect_database(location: &StoreLocation) -> Result<InspectedDatabase, Error> {
+async fn inspect_database(location: &StoreLocation) -> Result<InspectedDatabase> {
     if location.file_path().is_some_and(|file| !file.exists()) {
-        let place = location.display_name();
-        return Err(Error::NoDatabase { place });
+        let message = format!("there is no database at {}", location.display_name());
+        return Err(Error::not_found(message).with_help(
+            "the first 'noetl run' or 'noetl dev' creates it; choose another with --store sqlite:PATH",
+        ));
     }
     match location.schema_version().await? {
         Some(schema) if schema.is_outdated() => Ok(InspectedDatabase::Outdated(schema)),
@@ -163,11 +141,13 @@ async fn inspect_database(location: &StoreLocation) -> Result<InspectedDatabase,
 }
 
 /// Opens a database read-only. Fails if its schema is too old.
-async fn open_current_database(location: &StoreLocation) -> Result<Arc<dyn Store>, Error> {
+async fn open_current_database(location: &StoreLocation) -> Result<Arc<dyn Store>> {
     match inspect_database(location).await? {
         InspectedDatabase::Current(store) => Ok(store),
-        InspectedDatabase::Outdated(schema) => {
-            Err(Error::OutdatedSchema { place: location.display_name(), schema })
+        InspectedDatabase::Outdated(SchemaStatus { version, newest }) => {
+            let place = location.display_name();
+            Err(Error::failed(format!("{place} is at schema {version} of {newest}"))
+                .with_help("update it with 'noetl db migrate', or start a server of this version"))
         }
     }
 }
@@ -195,12 +175,11 @@ fn print_outdated_status(
     name: &str,
     output: OutputArgs,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+) -> Result<CommandExit> {
     let SchemaStatus { version, newest } = schema;
     if !output.is_table() {
         let status = DatabaseStatus { database: name, schema_version: version, details: None };
-        output.print_item(&status, io)?;
-        return Ok(CommandExit::Ok);
+        return output.print_item(&status, io);
     }
     writeln!(io.out, "database {name}")?;
     writeln!(io.out, "schema {version} of {newest}; update it with: noetl db migrate")?;
@@ -212,8 +191,8 @@ async fn print_database_status(
     name: &str,
     output: OutputArgs,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let stats = store.store_stats().await.map_err(to_store_error)?;
+) -> Result<CommandExit> {
+    let stats = store.store_stats().await?;
     if !output.is_table() {
         let status = DatabaseStatus {
             database: name,
@@ -225,43 +204,22 @@ async fn print_database_status(
                 rows: stats.rows.into_iter().collect(),
             }),
         };
-        output.print_item(&status, io)?;
-        return Ok(CommandExit::Ok);
+        return output.print_item(&status, io);
     }
     writeln!(io.out, "{} database {name}", stats.backend)?;
     let size = ByteSize::from_bytes(stats.bytes);
     let (version, epoch) = (stats.schema_version, stats.log_epoch.get());
     writeln!(io.out, "schema {version}, log epoch {epoch}, {size}\n")?;
-    let mut table =
-        TextTable::new([TableColumn::new("TABLE"), TableColumn::new("ROWS").align_right()]);
-    for (name, count) in &stats.rows {
-        table.add_row([(*name).into(), count.to_string().into()]);
-    }
-    output.print_table(&table, io)?;
-    Ok(CommandExit::Ok)
+    let rows: Vec<_> = stats.rows.iter().collect();
+    let table = TextTable::new(&rows).column("TABLE", |row| row.0).right("ROWS", |row| row.1);
+    output.print_table(&table, io)
 }
 
-async fn print_migrated_schema(
-    store: &dyn Store,
-    name: &str,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    // Opening the store has migrated it.
-    let stats = store.store_stats().await.map_err(to_store_error)?;
-    writeln!(io.out, "{name} is at schema {}", stats.schema_version)?;
-    Ok(CommandExit::Ok)
-}
-
-async fn check_integrity(
-    store: &dyn Store,
-    name: &str,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let mut problems = store.check_integrity().await.map_err(to_store_error)?;
+async fn check_integrity(store: &dyn Store, name: &str, io: &mut Io<'_>) -> Result<CommandExit> {
+    let mut problems = store.check_integrity().await?;
     let mut after = None;
     loop {
-        let page = verify_logs(store, after, PageLimit::MAX).await;
-        let (damaged, last) = page.map_err(to_store_error)?;
+        let (damaged, last) = verify_logs(store, after, PageLimit::MAX).await?;
         problems.extend(damaged.iter().map(LogDamage::to_string));
         if last.is_none() {
             break;
@@ -279,20 +237,13 @@ async fn check_integrity(
     Ok(CommandExit::Failed)
 }
 
-async fn backup_database(
-    store: &dyn Store,
-    to: &Path,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+async fn backup_database(store: &dyn Store, to: &Path, io: &mut Io<'_>) -> Result<CommandExit> {
+    let path = escape_control(&to.to_string_lossy());
     if to.exists() {
-        let path = escape_control(&to.to_string_lossy());
-        return Err(Error::FileExists { path });
+        return Err(Error::conflict(format!("'{path}' already exists"))
+            .with_help("choose another file, or remove the existing one"));
     }
-    store.write_backup(to).await.map_err(to_store_error)?;
-    writeln!(io.out, "Copied to {}", escape_control(&to.to_string_lossy()))?;
+    store.write_backup(to).await?;
+    writeln!(io.out, "Copied to {path}")?;
     Ok(CommandExit::Ok)
-}
-
-fn to_store_error(source: StoreError) -> Error {
-    Error::Store(source)
 }

@@ -2,11 +2,12 @@
 
 use std::io::Write as _;
 
+use anstyle::Style;
 use clap::Args;
 use noetl_playbook::{Code, Severity};
 use noetl_types::ErrorCode;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::render::text_layout::escape_control;
@@ -46,13 +47,12 @@ pub(crate) fn run(
     args: &ExplainArgs,
     colors_requested: bool,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+) -> Result<CommandExit> {
     let Some(code) = &args.code else {
         return list_codes(io);
     };
     let page = find_page(code)?;
-    let raw = args.raw || !(io.out.is_terminal() || colors_requested);
-    if raw {
+    if args.raw || !(io.out.is_terminal() || colors_requested) {
         io.out.write_all(page.as_bytes())?;
     } else {
         let page = markdown::render_markdown(page, io.out.paint());
@@ -61,32 +61,34 @@ pub(crate) fn run(
     Ok(CommandExit::Ok)
 }
 
-fn find_page(code: &str) -> Result<&'static str, Error> {
+fn find_page(code: &str) -> Result<&'static str> {
     let diagnostic = Code::parse(code).map(Code::page);
     let api_error = || ErrorCode::parse(&code.to_ascii_lowercase()).ok().map(ErrorCode::page);
-    diagnostic
-        .or_else(api_error)
-        .ok_or_else(|| Error::UnknownCode { code: escape_control(code), near: similar_codes(code) })
+    diagnostic.or_else(api_error).ok_or_else(|| {
+        let near = similar_codes(code);
+        let near = (!near.is_empty()).then(|| near.join(" or "));
+        Error::not_found(format!("there is no code '{}'", escape_control(code)))
+            .with_suggestion(near, "list every code with: noetl explain")
+    })
 }
 
-/// A code in the list.
+/// A code in the list, with its severity or HTTP status.
 struct CodeEntry {
     code: &'static str,
     title: &'static str,
-    level: CodeLevel,
-}
-
-/// Severity or HTTP status, shown between a code and its title.
-enum CodeLevel {
-    Severity(Severity),
-    Status(u16),
+    level: String,
+    style: Style,
 }
 
 fn diagnostic_entries() -> impl Iterator<Item = CodeEntry> {
-    Code::ALL.iter().map(|code| CodeEntry {
-        code: code.as_str(),
-        title: code.title(),
-        level: CodeLevel::Severity(code.severity()),
+    Code::ALL.iter().map(|code| {
+        let style = match code.severity() {
+            Severity::Error => palette::FAILURE,
+            Severity::Warning => palette::CAUTION,
+            Severity::Note => palette::SUCCESS,
+        };
+        let level = code.severity().as_str().to_owned();
+        CodeEntry { code: code.as_str(), title: code.title(), level, style }
     })
 }
 
@@ -94,7 +96,8 @@ fn api_error_entries() -> impl Iterator<Item = CodeEntry> {
     ErrorCode::ALL.iter().map(|code| CodeEntry {
         code: code.as_str(),
         title: code.title(),
-        level: CodeLevel::Status(code.http_status()),
+        level: code.http_status().to_string(),
+        style: palette::FAILURE,
     })
 }
 
@@ -115,7 +118,7 @@ fn similar_codes(code: &str) -> Vec<&'static str> {
         .collect()
 }
 
-fn list_codes(io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn list_codes(io: &mut Io<'_>) -> Result<CommandExit> {
     let paint = io.out.paint();
     let heading = |text| paint.text(palette::NAME.underline(), text).to_string();
     writeln!(io.out, "{}", heading("Diagnostics of noetl check"))?;
@@ -130,17 +133,10 @@ fn list_codes(io: &mut Io<'_>) -> Result<CommandExit, Error> {
 }
 
 impl CodeEntry {
-    fn write(&self, io: &mut Io<'_>) -> Result<(), Error> {
+    fn write(&self, io: &mut Io<'_>) -> Result<()> {
         let paint = io.out.paint();
-        let (style, level) = match self.level {
-            CodeLevel::Severity(Severity::Error) => (palette::FAILURE, "error".to_owned()),
-            CodeLevel::Severity(Severity::Warning) => (palette::CAUTION, "warning".to_owned()),
-            CodeLevel::Severity(Severity::Note) => (palette::SUCCESS, "note".to_owned()),
-            CodeLevel::Status(status) => (palette::FAILURE, status.to_string()),
-        };
         let code = paint.text(palette::NAME, format_args!("{:<20}", self.code)).to_string();
-        let level = paint.text(style, format_args!("{level:<7}")).to_string();
-        writeln!(io.out, "{code}  {level}  {}", self.title)?;
-        Ok(())
+        let level = paint.text(self.style, format_args!("{:<7}", self.level)).to_string();
+        Ok(writeln!(io.out, "{code}  {level}  {}", self.title)?)
     }
 }

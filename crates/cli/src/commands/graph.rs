@@ -4,13 +4,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use noetl_playbook::{CheckOptions, Document, Severity, check};
 
-use crate::error::Error;
+use crate::commands::check::{into_playbook, print_diagnostics};
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::graph::{DrawOptions, FlowGraph, draw_dot, draw_mermaid, draw_text};
 use crate::io::Io;
-use crate::render::diagnostic;
 use crate::source::DocumentOrigin;
 
 /// Draw the steps of a playbook and their arcs
@@ -51,32 +50,21 @@ enum GraphFormat {
     Dot,
 }
 
-pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let origin = DocumentOrigin::new(&args.file);
     let source = origin.read_text(io)?;
-    let checked = check(&source, &CheckOptions::default());
-    let errors =
-        checked.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
-    let mut has_errors = false;
-    for error in errors {
-        let snippet =
-            diagnostic::render_diagnostic(&origin.display_name(), &source, error, &io.err);
-        io.print_message(format_args!("{snippet}\n"))?;
-        has_errors = true;
-    }
-    if has_errors {
+    let checked = print_diagnostics(&origin.display_name(), &source, false, io)?;
+    if checked.error_count > 0 {
         return Ok(CommandExit::Failed);
     }
-    let flow = match checked.document {
-        Some(Document::Playbook(playbook)) => FlowGraph::new(&playbook),
-        Some(Document::Subscription(_)) => return Err(no_graph_error(&origin, "subscription")),
-        Some(Document::Schedule(_)) => return Err(no_graph_error(&origin, "schedule")),
-        Some(Document::Other(other)) => return Err(no_graph_error(&origin, &other.kind)),
-        None => None,
+    let no_graph_error = |kind: Option<String>| {
+        let path = origin.display_name();
+        let kind = kind.unwrap_or_else(|| "document without steps".to_owned());
+        Error::failed(format!("'{path}' is a {kind}; only playbooks have a graph"))
+            .with_help("check it with: noetl check FILE")
     };
-    let Some(flow) = flow else {
-        return Err(no_graph_error(&origin, "document without steps"));
-    };
+    let playbook = into_playbook(checked.document).map_err(no_graph_error)?;
+    let flow = FlowGraph::new(&playbook).ok_or_else(|| no_graph_error(None))?;
     let options = DrawOptions { paint: io.out.paint(), width: io.out.width(), ascii: args.ascii };
     let drawing = match args.format {
         GraphFormat::Text => draw_text(&flow, options),
@@ -85,8 +73,4 @@ pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Erro
     };
     io.out.write_all(drawing.as_bytes())?;
     Ok(CommandExit::Ok)
-}
-
-fn no_graph_error(origin: &DocumentOrigin, kind: &str) -> Error {
-    Error::NoGraph { path: origin.display_name(), kind: kind.to_owned() }
 }

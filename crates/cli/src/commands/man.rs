@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory as _, ValueHint};
+use clap::{Args, Command, ValueHint};
 use clap_mangen::Man;
 
-use crate::args::CommandLine;
-use crate::error::Error;
+use crate::command_line::command_tree;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
+use crate::source::unreadable_error;
 
 /// Print the manual page, or write the pages of all commands
 #[derive(Debug, Args)]
@@ -25,8 +26,8 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the manual page of `noetl`, or writes one page per command.
-pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let mut command = CommandLine::command();
+pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let mut command = command_tree();
     command.build();
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
@@ -34,8 +35,7 @@ pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit, Error>
         io.out.write_all(&page)?;
         return Ok(CommandExit::Ok);
     };
-    let unwritable =
-        |source| Error::Unreadable { path: dir.to_string_lossy().into_owned(), source };
+    let unwritable = |error| unreadable_error(&dir.to_string_lossy(), &error);
     fs::create_dir_all(dir).map_err(unwritable)?;
     let count = write_pages(command, "noetl", dir).map_err(unwritable)?;
     io.print_message(format_args!("{count} pages written to {}", dir.display()))?;

@@ -11,7 +11,6 @@ pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod man;
 pub(crate) mod outbox;
-mod platform;
 pub(crate) mod profile;
 pub(crate) mod replay;
 pub(crate) mod retention;
@@ -23,3 +22,10 @@ pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod token;
 pub(crate) mod worker;
+
+use noetl_types::limits::PageLimit;
+
+/// Limit of the next page of a list with at most `max_items` items.
+fn next_page_limit(max_items: usize, fetched: usize) -> PageLimit {
+    PageLimit::clamped(i64::try_from(max_items.saturating_sub(fetched)).unwrap_or(i64::MAX))
+}

@@ -1,25 +1,24 @@
 //! `noetl outbox`: lists unpublished events and resolves those that cannot be published.
 
-mod resolve;
-
 use std::fmt::Display;
+use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::internal::{OutboxEntry, QuarantineEntry};
-use noetl_types::{OutboxId, QuarantineId, Text};
+use noetl_api::internal::{OutboxChangeResponse, OutboxEntry, OutboxIds, QuarantineEntry};
+use noetl_types::{OutboxId, QuarantineId};
 
-use self::resolve::{Resolution, RowSelection, resolve_rows};
-use super::platform::send_operator_request;
 use crate::config::{Operator, SettingFlags};
-use crate::confirm::ConfirmArgs;
-use crate::error::Error;
+use crate::confirm::{ConfirmArgs, confirm};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
+use crate::output::{OutputArgs, TableCell, TextTable, TimeFormatter};
 use crate::render::palette;
+use crate::render::text_layout::pluralize;
 
 /// Inspect the outbox and resolve events that cannot be published
-#[derive(Debug, Args)]
+#[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox list --status pending       rows waiting to be published
@@ -27,15 +26,17 @@ Examples:
   noetl outbox replay 308400000000000001   publish a row again
   noetl outbox discard 308400000000000001  give up a row
   noetl outbox quarantined                 rejected events")]
-pub(crate) struct OutboxArgs {
-    #[command(subcommand)]
-    command: OutboxCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum OutboxCommand {
+pub(crate) enum OutboxCommand {
     List(OutboxListArgs),
-    Dead(OutboxDeadArgs),
+    /// List rows that failed too often
+    ///
+    /// Dead rows block retention until they are resolved: 'replay' publishes them again, 'discard'
+    /// gives them up.
+    #[command(after_long_help = "\
+Examples:
+  noetl outbox dead
+  noetl outbox dead -o jsonl | jq -r .outbox_id")]
+    Dead(PageArgs),
     Replay(OutboxReplayArgs),
     Discard(OutboxDiscardArgs),
     Quarantined(QuarantinedArgs),
@@ -50,7 +51,7 @@ Examples:
   noetl outbox list
   noetl outbox list --status failed --limit 500
   noetl outbox list --status pending -o jsonl | jq .subject")]
-struct OutboxListArgs {
+pub(crate) struct OutboxListArgs {
     /// Filter by status
     #[arg(
         long,
@@ -62,22 +63,8 @@ struct OutboxListArgs {
     page: PageArgs,
 }
 
-/// List rows that failed too often
-///
-/// Dead rows block retention until they are resolved: 'replay' publishes them again, 'discard'
-/// gives them up.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl outbox dead
-  noetl outbox dead -o jsonl | jq -r .outbox_id")]
-struct OutboxDeadArgs {
-    #[command(flatten)]
-    page: PageArgs,
-}
-
-#[derive(Debug, Args)]
-struct PageArgs {
+pub(crate) struct PageArgs {
     /// Maximum rows, 1 to 500
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
@@ -100,7 +87,7 @@ struct PageArgs {
 Examples:
   noetl outbox quarantined
   noetl outbox quarantined --source stream -o json")]
-struct QuarantinedArgs {
+pub(crate) struct QuarantinedArgs {
     /// Filter by source: projector, materializer or stream
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
@@ -125,7 +112,7 @@ Examples:
   noetl outbox replay 308400000000000001
   noetl outbox replay 308400000000000001 --dry-run    only show the row
   noetl outbox replay --all                           all dead rows")]
-struct OutboxReplayArgs {
+pub(crate) struct OutboxReplayArgs {
     /// Rows to publish
     #[arg(required_unless_present = "all", value_name = "ID")]
     rows: Vec<OutboxId>,
@@ -144,7 +131,7 @@ struct OutboxReplayArgs {
 Examples:
   noetl outbox discard 308400000000000001
   noetl outbox discard 308400000000000001 308400000000000002 --yes")]
-struct OutboxDiscardArgs {
+pub(crate) struct OutboxDiscardArgs {
     /// Rows to discard
     #[arg(required = true, value_name = "ID")]
     rows: Vec<OutboxId>,
@@ -153,7 +140,7 @@ struct OutboxDiscardArgs {
 }
 
 #[derive(Debug, Args)]
-struct ResolveArgs {
+pub(crate) struct ResolveArgs {
     /// Only show the dead rows
     #[arg(long)]
     dry_run: bool,
@@ -165,11 +152,21 @@ struct ResolveArgs {
     settings: SettingFlags<Operator>,
 }
 
+/// Rows per page and per request.
+const PAGE_ROWS: u32 = 500;
+const MAX_REQUEST_ROWS: usize = 500;
+
+/// Maximum pages searched for dead rows.
+const MAX_SEARCHED_PAGES: usize = 200;
+
+/// Maximum rows shown before the confirmation. Further rows are only counted.
+const MAX_SHOWN_ROWS: usize = 20;
+
 /// Runs the `noetl outbox` subcommands.
-pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
+pub(crate) fn run(command: &OutboxCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    match command {
         OutboxCommand::List(args) => list_outbox(args.status.as_deref(), &args.page, io),
-        OutboxCommand::Dead(args) => list_outbox(Some("dead"), &args.page, io),
+        OutboxCommand::Dead(page) => list_outbox(Some("dead"), page, io),
         OutboxCommand::Replay(args) => {
             let selection =
                 if args.all { RowSelection::All } else { RowSelection::Ids(&args.rows) };
@@ -183,20 +180,19 @@ pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<CommandExit, Err
     }
 }
 
-fn list_quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let list = send_operator_request(&args.settings.given, io, async |client| {
-        let source = args.source.as_deref();
-        client.list_quarantine(source, args.after, args.limit).await
-    })?;
+fn list_quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::for_operator(&args.settings.given, io)?;
+    let source = args.source.as_deref();
+    let list =
+        server.send(async |client| client.list_quarantine(source, args.after, args.limit).await)?;
+    if is_single_document(args.output) {
+        return args.output.print_item(&list, io);
+    }
     if list.rows.is_empty() && args.output.is_table() {
         io.print_message("no events are quarantined")?;
         return Ok(CommandExit::Ok);
     }
-    if is_single_document(args.output) {
-        args.output.print_item(&list, io)?;
-        return Ok(CommandExit::Ok);
-    }
-    args.output.print_list(&list.rows, |times| quarantine_table(&list.rows, times), io)?;
+    args.output.print_list(&list.rows, quarantine_table, io)?;
     print_next_cursor(list.next_after, io)
 }
 
@@ -206,44 +202,31 @@ fn is_single_document(output: OutputArgs) -> bool {
 }
 
 /// Prints the cursor of the next page if the output contains only rows.
-fn print_next_cursor(after: Option<impl Display>, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn print_next_cursor(after: Option<impl Display>, io: &mut Io<'_>) -> Result<CommandExit> {
     if let Some(after) = after {
         io.print_message(format_args!("more rows are available with: --after {after}"))?;
     }
     Ok(CommandExit::Ok)
 }
 
-fn quarantine_table(rows: &[QuarantineEntry], times: &TimeFormatter) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("ID").align_right(),
-        TableColumn::new("SEEN"),
-        TableColumn::new("SOURCE"),
-        TableColumn::new("CODE"),
-        TableColumn::new("REASON").shrinkable(),
-    ]);
-    for row in rows {
-        table.add_row([
-            row.quarantine_id.to_string().into(),
-            times.format_time(row.created_at).into(),
-            row.source.as_str().into(),
-            row.code.as_str().into(),
-            row.message.as_str().into(),
-        ]);
-    }
-    table
+fn quarantine_table<'t>(
+    rows: &'t [QuarantineEntry],
+    times: &TimeFormatter,
+) -> TextTable<'t, QuarantineEntry> {
+    TextTable::new(rows)
+        .right("ID", |row| row.quarantine_id)
+        .column("SEEN", |row| times.format_time(row.created_at))
+        .column("SOURCE", |row| &row.source)
+        .column("CODE", |row| &row.code)
+        .shrinkable("REASON", |row| &row.message)
 }
 
-fn list_outbox(
-    status: Option<&str>,
-    page: &PageArgs,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let list = send_operator_request(&page.settings.given, io, async |client| {
-        client.list_outbox(status, page.after, page.limit).await
-    })?;
+fn list_outbox(status: Option<&str>, page: &PageArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::for_operator(&page.settings.given, io)?;
+    let list =
+        server.send(async |client| client.list_outbox(status, page.after, page.limit).await)?;
     if is_single_document(page.output) {
-        page.output.print_item(&list, io)?;
-        return Ok(CommandExit::Ok);
+        return page.output.print_item(&list, io);
     }
     if list.rows.is_empty() && page.output.is_table() {
         io.print_message(match status {
@@ -253,33 +236,207 @@ fn list_outbox(
         })?;
         return Ok(CommandExit::Ok);
     }
-    page.output.print_list(&list.rows, |_| outbox_table(&list.rows), io)?;
+    page.output.print_list(&list.rows, outbox_table, io)?;
     print_next_cursor(list.next_after, io)
 }
 
-fn outbox_table(rows: &[OutboxEntry]) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("ID").align_right(),
-        TableColumn::new("STATUS"),
-        TableColumn::new("ATTEMPTS").align_right(),
-        TableColumn::new("SUBJECT").shrinkable(),
-        TableColumn::new("MESSAGE").shrinkable(),
-        TableColumn::new("ERROR").shrinkable(),
-    ]);
-    let text = |text: Option<&Text>| TableCell::from(text.map_or("-", Text::as_str));
-    for row in rows {
-        let status = match row.discarded_at {
-            Some(_) => TableCell::styled("DISCARDED", palette::CAUTION),
-            None => row.status.as_str().into(),
-        };
-        table.add_row([
-            row.outbox_id.to_string().into(),
-            status,
-            row.attempts.to_string().into(),
-            text(row.subject.as_ref()),
-            row.message_id.as_str().into(),
-            text(row.last_error.as_ref()),
-        ]);
+fn outbox_table<'t>(rows: &'t [OutboxEntry], _: &TimeFormatter) -> TextTable<'t, OutboxEntry> {
+    let status = |row: &OutboxEntry| match row.discarded_at {
+        Some(_) => TableCell::styled("DISCARDED", palette::CAUTION),
+        None => row.status.as_str().into(),
+    };
+    TextTable::new(rows)
+        .right("ID", |row| row.outbox_id)
+        .column("STATUS", status)
+        .right("ATTEMPTS", |row| row.attempts)
+        .shrinkable("SUBJECT", |row| TableCell::or_dash(row.subject.as_ref()))
+        .shrinkable("MESSAGE", |row| &row.message_id)
+        .shrinkable("ERROR", |row| TableCell::or_dash(row.last_error.as_ref()))
+}
+
+/// Way to resolve dead rows.
+#[derive(Debug, Clone, Copy)]
+enum Resolution {
+    Replay,
+    Discard,
+}
+
+impl Resolution {
+    fn confirmation_question(self, rows: &str, url: &str) -> String {
+        match self {
+            Self::Replay => format!("Publish {rows} again at {url}?"),
+            Self::Discard => {
+                format!("Discard {rows} permanently, without delivering the events, at {url}?")
+            }
+        }
     }
-    table
+
+    const fn past_tense(self) -> &'static str {
+        match self {
+            Self::Replay => "queued for publishing again",
+            Self::Discard => "discarded",
+        }
+    }
+}
+
+/// Rows selected on the command line.
+#[derive(Debug, Clone, Copy)]
+enum RowSelection<'r> {
+    Ids(&'r [OutboxId]),
+    All,
+}
+
+impl RowSelection<'_> {
+    fn contains(self, row: &OutboxEntry) -> bool {
+        match self {
+            Self::Ids(rows) => rows.contains(&row.outbox_id),
+            Self::All => true,
+        }
+    }
+
+    /// Cursor of the first page. A page starts after its cursor, so this is the id before the
+    /// smallest selected id.
+    fn start_cursor(self) -> Option<OutboxId> {
+        let Self::Ids(rows) = self else {
+            return None;
+        };
+        let first = rows.iter().min()?;
+        OutboxId::new(first.get() - 1).ok()
+    }
+
+    /// True if no selected row comes after `row`.
+    fn ends_before(self, row: OutboxId) -> bool {
+        match self {
+            Self::Ids(rows) => rows.iter().all(|id| *id <= row),
+            Self::All => false,
+        }
+    }
+}
+
+/// Dead rows found for a selection.
+struct DeadRowSearch {
+    /// Undecided dead rows, by id.
+    dead: Vec<OutboxEntry>,
+    /// True if the search reached the last row.
+    is_complete: bool,
+}
+
+/// Resolves dead rows: shows them, asks for confirmation, then publishes or discards them.
+fn resolve_rows(
+    selection: RowSelection<'_>,
+    args: &ResolveArgs,
+    resolution: Resolution,
+    io: &mut Io<'_>,
+) -> Result<CommandExit> {
+    let server = Connection::for_operator(&args.settings.given, io)?;
+    let output = args.output;
+    let rows = match selection {
+        RowSelection::Ids(rows) if args.confirm.yes && !args.dry_run => rows.to_vec(),
+        RowSelection::Ids(_) | RowSelection::All => {
+            let DeadRowSearch { dead, is_complete } = find_dead_rows(selection, &server)?;
+            if !is_complete {
+                let count = MAX_SEARCHED_PAGES * MAX_REQUEST_ROWS;
+                io.print_warning(format_args!(
+                    "there are more than {count} dead rows; only these were searched"
+                ))?;
+            }
+            if args.dry_run {
+                return output.print_list(&dead, outbox_table, io);
+            }
+            let ids = match selection {
+                RowSelection::Ids(rows) => rows.to_vec(),
+                RowSelection::All => dead.iter().map(|row| row.outbox_id).collect(),
+            };
+            if dead.is_empty() {
+                if ids.is_empty() {
+                    io.print_message("there are no dead rows")?;
+                }
+                let resolved = ResolvedRows { requested: ids.len(), changed: 0 };
+                return resolved.print_summary(resolution, output, io);
+            }
+            print_dead_rows(&dead, output, io)?;
+            let count = pluralize(dead.len(), "dead row");
+            let question = resolution.confirmation_question(&count, server.display_name());
+            if !confirm(args.confirm, &question, "yes", io)? {
+                return Ok(CommandExit::Failed);
+            }
+            ids
+        }
+    };
+    let mut resolved = ResolvedRows::default();
+    let result = rows.chunks(MAX_REQUEST_ROWS).try_for_each(|chunk| {
+        let ids = OutboxIds { outbox_ids: chunk.to_vec() };
+        let response = server.send(async |client| match resolution {
+            Resolution::Replay => client.replay_outbox(&ids).await,
+            Resolution::Discard => client.discard_outbox(&ids).await,
+        })?;
+        resolved.requested += chunk.len();
+        resolved.changed += response.changed;
+        Ok::<_, Error>(())
+    });
+    // Printed even if a later request failed, since the earlier rows have been changed.
+    let exit = resolved.print_summary(resolution, output, io)?;
+    result.map(|()| exit)
+}
+
+/// Searches the dead rows for the selected ones.
+fn find_dead_rows(selection: RowSelection<'_>, server: &Connection) -> Result<DeadRowSearch> {
+    let (mut dead, mut after) = (Vec::new(), selection.start_cursor());
+    for _ in 0..MAX_SEARCHED_PAGES {
+        let page =
+            server.send(async |client| client.list_outbox(Some("dead"), after, PAGE_ROWS).await)?;
+        let is_selected = |row: &OutboxEntry| row.discarded_at.is_none() && selection.contains(row);
+        dead.extend(page.rows.into_iter().filter(is_selected));
+        after = page.next_after;
+        if after.is_none_or(|row| selection.ends_before(row)) {
+            return Ok(DeadRowSearch { dead, is_complete: true });
+        }
+    }
+    Ok(DeadRowSearch { dead, is_complete: false })
+}
+
+/// Shows the rows to be confirmed.
+fn print_dead_rows(dead: &[OutboxEntry], output: OutputArgs, io: &mut Io<'_>) -> Result<()> {
+    let first = dead.get(..MAX_SHOWN_ROWS).unwrap_or(dead);
+    let times = output.time_formatter(io);
+    let text = outbox_table(first, &times).render_table(false, true, &io.err);
+    io.print_message(text.trim_end())?;
+    match dead.len() - first.len() {
+        0 => {}
+        more => io.print_message(format_args!("and {more} more; show all with: --dry-run"))?,
+    }
+    Ok(())
+}
+
+/// Number of rows requested and changed.
+#[derive(Debug, Default)]
+struct ResolvedRows {
+    requested: usize,
+    changed: u64,
+}
+
+impl ResolvedRows {
+    fn print_summary(
+        &self,
+        resolution: Resolution,
+        output: OutputArgs,
+        io: &mut Io<'_>,
+    ) -> Result<CommandExit> {
+        let Self { requested, changed } = *self;
+        if !output.is_table() {
+            output.print_item(&OutboxChangeResponse { changed }, io)?;
+        }
+        let changed = usize::try_from(changed).unwrap_or(usize::MAX);
+        if changed > 0 && output.is_table() {
+            writeln!(io.out, "{} {}", pluralize(changed, "row"), resolution.past_tense())?;
+        }
+        let others = requested.saturating_sub(changed);
+        if others > 0 {
+            io.print_message(format_args!(
+                "{others} of {requested} rows are not dead and were not changed; list dead rows with: \
+                 noetl outbox dead"
+            ))?;
+        }
+        Ok(if changed == 0 && requested > 0 { CommandExit::NotFound } else { CommandExit::Ok })
+    }
 }

@@ -8,14 +8,13 @@ use noetl_api::{Client, ClientSettings};
 use serde::Serialize;
 
 use crate::confirm::{ConfirmArgs, confirm};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable};
-use crate::profile::{Profile, ProfileError, ProfileFile};
+use crate::output::{OutputArgs, TableCell, TextTable};
+use crate::profile::{Profile, ProfileFile};
 use crate::render::palette;
 use crate::render::text_layout::escape_control;
-use crate::roles::StartError;
 
 /// Manage named servers
 ///
@@ -24,39 +23,23 @@ use crate::roles::StartError;
 /// secrets: a profile names the variable or file that contains its token. The server of a profile
 /// receives only this token. The token from the environment is sent only to servers that are not
 /// named by a profile.
-#[derive(Debug, Args)]
-#[command(
-    subcommand_required = true,
-    arg_required_else_help = true,
-    after_long_help = "\
+#[derive(Debug, Subcommand)]
+#[command(after_long_help = "\
 Examples:
   noetl profile add prod --server https://n.example.com --token-env PROD_TOKEN
   noetl profile use prod
-  noetl runs list --profile staging"
-)]
-pub(crate) struct ProfileArgs {
-    #[command(subcommand)]
-    command: ProfileCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum ProfileCommand {
-    List(ProfileListArgs),
+  noetl runs list --profile staging")]
+pub(crate) enum ProfileCommand {
+    /// List profiles (an asterisk marks the selected one)
+    #[command(after_long_help = "\
+Examples:
+  noetl profile list
+  noetl profile list -o json")]
+    List(OutputArgs),
     Add(ProfileAddArgs),
     Use(ProfileUseArgs),
     Rm(ProfileRmArgs),
     Show(ProfileShowArgs),
-}
-
-/// List profiles (an asterisk marks the selected one)
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl profile list
-  noetl profile list -o json")]
-struct ProfileListArgs {
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Add a profile
@@ -65,7 +48,7 @@ struct ProfileListArgs {
 Examples:
   noetl profile add here --server http://localhost:8082
   noetl profile add prod --server https://n.example.com --token-file ~/.token")]
-struct ProfileAddArgs {
+pub(crate) struct ProfileAddArgs {
     /// Name of the profile
     name: String,
     /// Address of the server
@@ -91,7 +74,7 @@ struct ProfileAddArgs {
 Examples:
   noetl profile use prod
   noetl profile use --none")]
-struct ProfileUseArgs {
+pub(crate) struct ProfileUseArgs {
     /// Name of the profile
     #[arg(required_unless_present = "none")]
     name: Option<String>,
@@ -106,7 +89,7 @@ struct ProfileUseArgs {
 Examples:
   noetl profile rm staging
   noetl profile rm staging --yes")]
-struct ProfileRmArgs {
+pub(crate) struct ProfileRmArgs {
     /// Name of the profile
     name: String,
     #[command(flatten)]
@@ -119,7 +102,7 @@ struct ProfileRmArgs {
 Examples:
   noetl profile show
   noetl profile show prod -o json")]
-struct ProfileShowArgs {
+pub(crate) struct ProfileShowArgs {
     /// Name of the profile
     name: Option<String>,
     #[command(flatten)]
@@ -136,9 +119,9 @@ struct ProfileOutput<'p> {
 }
 
 /// Runs the `noetl profile` subcommands.
-pub(crate) fn run(args: &ProfileArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
-        ProfileCommand::List(args) => list_profiles(args, quiet, io),
+pub(crate) fn run(command: &ProfileCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    match command {
+        ProfileCommand::List(output) => list_profiles(*output, io),
         ProfileCommand::Add(args) => add_profile(args, io),
         ProfileCommand::Use(args) => select_profile(args, io),
         ProfileCommand::Rm(args) => remove_profile(args, io),
@@ -146,27 +129,13 @@ pub(crate) fn run(args: &ProfileArgs, quiet: bool, io: &mut Io<'_>) -> Result<Co
     }
 }
 
-fn list_profiles(
-    args: &ProfileListArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+fn list_profiles(output: OutputArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let profiles = ProfileFile::load_file(&io.env)?;
-    let outputs: Vec<ProfileOutput<'_>> = profiles
-        .profiles
-        .iter()
-        .map(|(name, profile)| to_profile_output(name, profile, &profiles))
-        .collect();
-    if outputs.is_empty() && args.output.is_table() {
-        if !quiet {
-            io.print_message(
-                "there are no profiles; add one with: noetl profile add NAME --server URL",
-            )?;
-        }
-        return Ok(CommandExit::Ok);
-    }
-    args.output.print_list(&outputs, |_| profile_table(&outputs), io)?;
-    Ok(CommandExit::Ok)
+    let outputs = profiles.profiles.iter();
+    let outputs = outputs.map(|(name, profile)| to_profile_output(name, profile, &profiles));
+    let outputs: Vec<ProfileOutput<'_>> = outputs.collect();
+    let note = "there are no profiles; add one with: noetl profile add NAME --server URL";
+    output.print_list_or_note(&outputs, note, |outputs, _| profile_table(outputs), io)
 }
 
 fn to_profile_output<'p>(
@@ -177,23 +146,13 @@ fn to_profile_output<'p>(
     ProfileOutput { name, in_use: profiles.current.as_deref() == Some(name), profile }
 }
 
-fn profile_table(outputs: &[ProfileOutput<'_>]) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new(""),
-        TableColumn::new("PROFILE"),
-        TableColumn::new("SERVER").shrinkable(),
-        TableColumn::new("TOKEN").shrinkable(),
-    ]);
-    for output in outputs {
-        let mark = if output.in_use { "*" } else { " " };
-        table.add_row([
-            TableCell::styled(mark, palette::SUCCESS),
-            TableCell::styled(output.name, palette::NAME),
-            output.profile.server.as_str().into(),
-            describe_token_source(output.profile).into(),
-        ]);
-    }
-    table
+fn profile_table<'t, 'p>(outputs: &'t [ProfileOutput<'p>]) -> TextTable<'t, ProfileOutput<'p>> {
+    let mark = |output: &ProfileOutput<'_>| if output.in_use { "*" } else { " " };
+    TextTable::new(outputs)
+        .column("", |output| TableCell::styled(mark(output), palette::SUCCESS))
+        .column("PROFILE", |output| TableCell::styled(output.name, palette::NAME))
+        .shrinkable("SERVER", |output| &output.profile.server)
+        .shrinkable("TOKEN", |output| describe_token_source(output.profile))
 }
 
 /// Location of the token of a profile.
@@ -205,16 +164,21 @@ fn describe_token_source(profile: &Profile) -> String {
     }
 }
 
-fn add_profile(args: &ProfileAddArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn add_profile(args: &ProfileAddArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if args.name.is_empty() || !args.name.chars().all(is_valid) {
-        return Err(ProfileError::InvalidName(escape_control(&args.name)).into());
+        return Err(Error::usage(format!(
+            "'{}' is not a valid profile name; use letters, digits, '-', '_' and '.'",
+            escape_control(&args.name)
+        )));
     }
     // Rejects an invalid address now instead of at the first use.
-    Client::new(&args.server, ClientSettings::default()).map_err(StartError::Client)?;
+    Client::new(&args.server, ClientSettings::default())?;
     let mut profiles = ProfileFile::load_file(&io.env)?;
     if profiles.profiles.contains_key(&args.name) && !args.force {
-        return Err(ProfileError::Exists(args.name.clone()).into());
+        let name = &args.name;
+        return Err(Error::conflict(format!("profile '{name}' already exists"))
+            .with_help(format!("replace it with: noetl profile add {name} --force")));
     }
     let profile = Profile {
         server: args.server.clone(),
@@ -233,7 +197,7 @@ fn add_profile(args: &ProfileAddArgs, io: &mut Io<'_>) -> Result<CommandExit, Er
     Ok(CommandExit::Ok)
 }
 
-fn select_profile(args: &ProfileUseArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn select_profile(args: &ProfileUseArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let mut profiles = ProfileFile::load_file(&io.env)?;
     if let Some(name) = &args.name {
         profiles.find_profile(name)?;
@@ -247,7 +211,7 @@ fn select_profile(args: &ProfileUseArgs, io: &mut Io<'_>) -> Result<CommandExit,
     Ok(CommandExit::Ok)
 }
 
-fn remove_profile(args: &ProfileRmArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn remove_profile(args: &ProfileRmArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let mut profiles = ProfileFile::load_file(&io.env)?;
     let profile = profiles.find_profile(&args.name)?;
     let question = format!("Remove {} ({})?", args.name, escape_control(&profile.server));
@@ -263,7 +227,7 @@ fn remove_profile(args: &ProfileRmArgs, io: &mut Io<'_>) -> Result<CommandExit, 
     Ok(CommandExit::Ok)
 }
 
-fn show_profile(args: &ProfileShowArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+fn show_profile(args: &ProfileShowArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let profiles = ProfileFile::load_file(&io.env)?;
     let name = args.name.clone().or_else(|| profiles.current.clone());
     let Some(name) = name else {
@@ -272,10 +236,8 @@ fn show_profile(args: &ProfileShowArgs, io: &mut Io<'_>) -> Result<CommandExit, 
     };
     let profile = profiles.find_profile(&name)?;
     let output = to_profile_output(&name, profile, &profiles);
-    if args.output.is_table() {
-        args.output.print_table(&profile_table(&[output]), io)?;
-    } else {
-        args.output.print_item(&output, io)?;
+    if !args.output.is_table() {
+        return args.output.print_item(&output, io);
     }
-    Ok(CommandExit::Ok)
+    args.output.print_table(&profile_table(&[output]), io)
 }

@@ -3,43 +3,31 @@
 use clap::{Args, Subcommand};
 use noetl_api::internal::{PurgeRequest, PurgeResponse};
 
-use super::platform::OperatorConnection;
 use crate::config::{Operator, SettingFlags};
 use crate::confirm::{ConfirmArgs, confirm};
-use crate::error::Error;
+use crate::connection::Connection;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableColumn, TextTable};
+use crate::output::{OutputArgs, TextTable};
 
 /// Delete old data
 ///
 /// Logs are deleted by whole months, and only if all their runs have ended and are published.
-#[derive(Debug, Args)]
+#[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   noetl retention plan --events 90     show what would be deleted and kept
   noetl retention apply --events 90    show it, ask, and delete it")]
-pub(crate) struct RetentionArgs {
-    #[command(subcommand)]
-    command: RetentionCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum RetentionCommand {
-    Plan(RetentionPlanArgs),
-    Apply(RetentionApplyArgs),
-}
-
-/// Show what would be deleted, and what would be kept and why, without deleting
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
+pub(crate) enum RetentionCommand {
+    /// Show what would be deleted, and what would be kept and why, without deleting
+    #[command(after_long_help = "\
 Examples:
   noetl retention plan
   noetl retention plan --events 90 --commands 30
   noetl retention plan --events 90 -o json | jq .skipped")]
-struct RetentionPlanArgs {
-    #[command(flatten)]
-    windows: RetentionWindowArgs,
+    Plan(RetentionWindowArgs),
+    Apply(RetentionApplyArgs),
 }
 
 /// Show what will be deleted, ask for confirmation, and delete it
@@ -50,7 +38,7 @@ struct RetentionPlanArgs {
 Examples:
   noetl retention apply --events 90
   noetl retention apply --events 90 --profile staging --yes")]
-struct RetentionApplyArgs {
+pub(crate) struct RetentionApplyArgs {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
@@ -58,7 +46,7 @@ struct RetentionApplyArgs {
 }
 
 #[derive(Debug, Args)]
-struct RetentionWindowArgs {
+pub(crate) struct RetentionWindowArgs {
     /// Delete logs of runs older than this many days; 0 keeps all
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     events: i64,
@@ -75,36 +63,35 @@ struct RetentionWindowArgs {
 }
 
 /// Runs the `noetl retention` subcommands.
-pub(crate) fn run(args: &RetentionArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
-        RetentionCommand::Plan(args) => {
-            let server = OperatorConnection::connect(&args.windows.settings.given, io)?;
-            let plan = send_purge(&args.windows, true, &server)?;
-            print_purge(&plan, args.windows.output, io)?;
+pub(crate) fn run(command: &RetentionCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    let (windows, confirm_args) = match command {
+        RetentionCommand::Plan(windows) => (windows, None),
+        RetentionCommand::Apply(args) => (&args.windows, Some(args.confirm)),
+    };
+    let server = Connection::for_operator(&windows.settings.given, io)?;
+    if let Some(confirm_args) = confirm_args {
+        if !confirm_args.yes {
+            let rows = purge_rows(&send_purge(windows, true, &server)?);
+            let text = purge_table(&rows).render_table(false, true, &io.err);
+            io.print_message(text.trim_end())?;
         }
-        RetentionCommand::Apply(args) => {
-            let server = OperatorConnection::connect(&args.windows.settings.given, io)?;
-            if !args.confirm.yes {
-                let plan = send_purge(&args.windows, true, &server)?;
-                let text = purge_table(&plan).render_table(false, true, &io.err);
-                io.print_message(text.trim_end())?;
-            }
-            let question = format!("Delete this data at {}?", server.url());
-            if !confirm(args.confirm, &question, "yes", io)? {
-                return Ok(CommandExit::Failed);
-            }
-            let result = send_purge(&args.windows, false, &server)?;
-            print_purge(&result, args.windows.output, io)?;
+        let question = format!("Delete this data at {}?", server.display_name());
+        if !confirm(confirm_args, &question, "yes", io)? {
+            return Ok(CommandExit::Failed);
         }
     }
-    Ok(CommandExit::Ok)
+    let response = send_purge(windows, confirm_args.is_none(), &server)?;
+    if !windows.output.is_table() {
+        return windows.output.print_item(&response, io);
+    }
+    windows.output.print_table(&purge_table(&purge_rows(&response)), io)
 }
 
 fn send_purge(
     windows: &RetentionWindowArgs,
     dry_run: bool,
-    server: &OperatorConnection,
-) -> Result<PurgeResponse, Error> {
+    server: &Connection,
+) -> Result<PurgeResponse> {
     let request = PurgeRequest {
         command_retention_days: Some(windows.commands),
         runtime_stale_minutes: Some(windows.workers),
@@ -114,33 +101,29 @@ fn send_purge(
     server.send(async |client| client.purge_expired(&request).await)
 }
 
-fn print_purge(response: &PurgeResponse, output: OutputArgs, io: &mut Io<'_>) -> Result<(), Error> {
-    if !output.is_table() {
-        return output.print_item(response, io);
-    }
-    output.print_table(&purge_table(response), io)
+/// Row of the result: what, how many, and a note.
+type PurgeRow = (String, String, String);
+
+fn purge_rows(response: &PurgeResponse) -> Vec<PurgeRow> {
+    let note = if response.dry_run { "would be deleted" } else { "deleted" };
+    let counts = [
+        ("commands", response.commands_purged),
+        ("workers", response.runtime_purged),
+        ("months of logs", response.events_purged),
+        ("outbox rows", response.outbox_purged),
+    ];
+    let counts = counts.map(|(what, count)| (what.to_owned(), count.to_string(), note.to_owned()));
+    let dropped = response.event_partitions_dropped.iter();
+    let dropped = dropped.map(|name| (format!("  {name}"), "-".to_owned(), note.to_owned()));
+    let kept = response.skipped.iter().map(|skipped| {
+        (format!("  {}", skipped.partition), "-".to_owned(), format!("kept: {}", skipped.reason))
+    });
+    counts.into_iter().chain(dropped).chain(kept).collect()
 }
 
-fn purge_table(response: &PurgeResponse) -> TextTable {
-    let note = if response.dry_run { "would be deleted" } else { "deleted" };
-    let mut table = TextTable::new([
-        TableColumn::new("WHAT"),
-        TableColumn::new("COUNT").align_right(),
-        TableColumn::new("NOTE").shrinkable(),
-    ]);
-    let mut row =
-        |what: &str, count: u64| table.add_row([what, &count.to_string(), note].map(Into::into));
-    row("commands", response.commands_purged);
-    row("workers", response.runtime_purged);
-    row("months of logs", response.events_purged);
-    row("outbox rows", response.outbox_purged);
-    for name in &response.event_partitions_dropped {
-        table.add_row([&*format!("  {name}"), "-", note].map(Into::into));
-    }
-    for skipped in &response.skipped {
-        let name = format!("  {}", skipped.partition);
-        let note = format!("kept: {}", skipped.reason);
-        table.add_row([&*name, "-", &*note].map(Into::into));
-    }
-    table
+fn purge_table(rows: &[PurgeRow]) -> TextTable<'_, PurgeRow> {
+    TextTable::new(rows)
+        .column("WHAT", |row| &row.0)
+        .right("COUNT", |row| &row.1)
+        .shrinkable("NOTE", |row| &row.2)
 }

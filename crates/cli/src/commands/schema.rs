@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::{Args, ValueEnum};
 use noetl_playbook::{SchemaKind, json_schema};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 
@@ -44,7 +44,7 @@ enum DocumentKind {
     Schedule,
 }
 
-pub(crate) fn run(args: SchemaArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+pub(crate) fn run(args: SchemaArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let schema = json_schema(match args.kind {
         DocumentKind::Playbook => SchemaKind::Playbook,
         DocumentKind::Subscription => SchemaKind::Subscription,

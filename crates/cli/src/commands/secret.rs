@@ -1,31 +1,29 @@
 //! `noetl secret`: manages credentials of playbooks.
 
-mod audit;
-
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client as ApiClient;
 use noetl_api::credential::{CredentialPutRequest, CredentialView, MAX_LISTED_CREDENTIALS};
+use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditRow};
 use noetl_types::json::parse;
-use noetl_types::{Json, Text};
+use noetl_types::{ExecutionId, Json, Text, Timestamp};
 
-use crate::config::{Client, GivenSettings, SettingFlags};
+use crate::commands::runs::{find_run, parse_full_id};
+use crate::config::{Client, Config, Operator, SettingFlags};
 use crate::confirm::{ConfirmArgs, confirm};
-use crate::error::Error;
+use crate::connection::{ClientArgs, Connection};
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
+use crate::output::{OutputArgs, TableCell, TextTable, TimeFormatter, parse_when};
 use crate::render::palette;
 use crate::render::text_layout::{escape_control, pluralize};
-use crate::roles::TargetError;
-use crate::target::{Access, TargetConnection};
 
 /// Manage secrets of playbooks: set, list, remove, rotate, audit
 ///
 /// A playbook refers to a credential by name (`auth: pg_main`), and only the worker that runs the
 /// task receives it. Secrets are encrypted at rest and redacted from task reports.
-#[derive(Debug, Args)]
+#[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   noetl secret set pg_main --type postgres < pg_main.json
@@ -34,19 +32,24 @@ Examples:
   noetl secret rm api_main
   noetl secret rotate
   noetl secret audit api_main --since 24h")]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(crate) struct SecretArgs {
-    #[command(subcommand)]
-    command: SecretCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum SecretCommand {
+pub(crate) enum SecretCommand {
     Set(SecretSetArgs),
-    List(SecretListArgs),
+    /// List the names and types of secrets, without their values
+    #[command(after_long_help = "\
+Examples:
+  noetl secret list
+  noetl secret list -o jsonl | jq -r .name")]
+    List(ClientArgs),
     Rm(SecretRmArgs),
-    Rotate(SecretRotateArgs),
-    Audit(audit::SecretAuditArgs),
+    /// Re-encrypt every secret with the current key of the server, so that old keys can be removed
+    ///
+    /// A secret that cannot be decrypted is left unchanged, and the exit code is 1.
+    #[command(after_long_help = "\
+Examples:
+  noetl secret rotate
+  noetl secret rotate -o json | jq .failed")]
+    Rotate(ClientArgs),
+    Audit(SecretAuditArgs),
 }
 
 /// Create or replace a secret, read from standard input
@@ -62,7 +65,7 @@ Examples:
 
 where pg_main.json contains
   {\"db_host\":\"db\",\"db_user\":\"etl\",\"db_password\":\"…\",\"db_name\":\"sales\"}")]
-struct SecretSetArgs {
+pub(crate) struct SecretSetArgs {
     /// Name of the secret
     name: String,
     /// Type, such as postgres, bearer, basic, nats or secret
@@ -78,19 +81,6 @@ struct SecretSetArgs {
     target: SettingFlags<Client>,
 }
 
-/// List the names and types of secrets, without their values
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl secret list
-  noetl secret list -o jsonl | jq -r .name")]
-struct SecretListArgs {
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
-}
-
 /// Delete a secret
 ///
 /// This cannot be undone. Without a terminal, --yes is required.
@@ -99,7 +89,7 @@ struct SecretListArgs {
 Examples:
   noetl secret rm api_main
   noetl secret rm api_main --yes")]
-struct SecretRmArgs {
+pub(crate) struct SecretRmArgs {
     /// Name of the secret
     name: String,
     #[command(flatten)]
@@ -108,75 +98,56 @@ struct SecretRmArgs {
     target: SettingFlags<Client>,
 }
 
-/// Re-encrypt every secret with the current key of the server, so that old keys can be removed
-///
-/// A secret that cannot be decrypted is left unchanged, and the exit code is 1.
+/// List operations on secrets, newest first, with actor, run and outcome
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+The list covers all tenants, so the command uses the token of the internal API
+(NOETL_INTERNAL_API_TOKEN), or an admin token of the tenant 'default'.
+
 Examples:
-  noetl secret rotate
-  noetl secret rotate -o json | jq .failed")]
-struct SecretRotateArgs {
+  noetl secret audit                       the newest operations
+  noetl secret audit pg_main --since 24h   recent operations on one secret
+  noetl secret audit --run 4821            operations for one run
+  noetl secret audit -o jsonl | jq 'select(.outcome != \"ok\")'")]
+pub(crate) struct SecretAuditArgs {
+    /// Filter by secret
+    name: Option<String>,
+    /// Filter by run
+    #[arg(
+        long,
+        value_name = "RUN",
+        help = "Filter by run: its id, a unique part of its id, or last; \
+                with NOETL_INTERNAL_URL, its full id"
+    )]
+    run: Option<String>,
+    /// Only operations after this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    since: Option<Timestamp>,
+    /// Only operations before this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    until: Option<Timestamp>,
+    /// Maximum number of operations
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(SecretAuditQuery::MAX_ROWS)))]
+    limit: u32,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    target: SettingFlags<Client>,
+    settings: SettingFlags<Operator>,
 }
 
 /// Runs the `noetl secret` subcommands.
-pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
-        SecretCommand::Set(args) => {
-            let given = &args.target.given;
-            with_server(given, quiet, io, async |server, io| set_secret(server, args, io).await)
-        }
-        SecretCommand::List(args) => {
-            with_server(&args.target.given, quiet, io, async |server, io| {
-                list_secrets(server, args.output, quiet, io).await
-            })
-        }
-        SecretCommand::Rm(args) => return remove_secret(args, quiet, io),
-        SecretCommand::Rotate(args) => {
-            let given = &args.target.given;
-            return with_server(given, quiet, io, async |server, io| {
-                rotate_secrets(server, args.output, io).await
-            });
-        }
-        SecretCommand::Audit(args) => audit::run(args, io),
-    }?;
-    Ok(CommandExit::Ok)
-}
-
-fn with_server<T>(
-    given: &GivenSettings,
-    quiet: bool,
-    io: &mut Io<'_>,
-    request: impl AsyncFnOnce(&ApiClient, &mut Io<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let connection = TargetConnection::connect(given, Access::Write, quiet, io)?;
-    connection.block_on(async { request(connection.target.require_server()?, io).await })
-}
-
-fn remove_secret(args: &SecretRmArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-    let name = escape_control(&args.name);
-    let question = format!("Delete secret {name} at {}?", connection.display_name());
-    if !confirm(args.confirm, &question, "yes", io)? {
-        return Ok(CommandExit::Failed);
+pub(crate) fn run(command: &SecretCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    match command {
+        SecretCommand::Set(args) => set_secret(args, io),
+        SecretCommand::List(client) => list_secrets(client, io),
+        SecretCommand::Rm(args) => remove_secret(args, io),
+        SecretCommand::Rotate(client) => rotate_secrets(client, io),
+        SecretCommand::Audit(args) => list_operations(args, io),
     }
-    connection.block_on(async {
-        let deleted = connection.target.require_server()?.delete_credential(&args.name).await;
-        Ok(deleted.map_err(TargetError::from)?)
-    })?;
-    writeln!(io.out, "{name} deleted")?;
-    Ok(CommandExit::Ok)
 }
 
-async fn set_secret(
-    server: &ApiClient,
-    args: &SecretSetArgs,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
+fn set_secret(args: &SecretSetArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::to_server(&args.target.given, io)?;
     if io.err.is_terminal() && io.out.is_terminal() {
         io.print_message("reading the secret from standard input; finish with Ctrl-D")?;
     }
@@ -190,10 +161,9 @@ async fn set_secret(
         tags: args.tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
         description: args.description.as_deref().map(Text::from),
     };
-    let stored = server.put_credential(&request).await;
-    let stored = stored.map_err(TargetError::from)?;
+    let stored = server.send(async |client| client.put_credential(&request).await)?;
     writeln!(io.out, "{} stored", escape_control(&stored.name))?;
-    Ok(())
+    Ok(CommandExit::Ok)
 }
 
 /// Returns an object unchanged, or wraps a plain text in the field of its type.
@@ -206,62 +176,54 @@ fn secret_fields(text: &str, kind: &str) -> Json {
     Json::object([(field, Json::from(text))])
 }
 
-async fn list_secrets(
-    server: &ApiClient,
-    output: OutputArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
-    let secrets = server.list_credentials().await.map_err(TargetError::from)?.items;
-    if secrets.is_empty() && output.is_table() {
-        if !quiet {
-            io.print_message("there are no secrets; create one with: noetl secret set NAME")?;
-        }
-        return Ok(());
-    }
-    output.print_list(&secrets, |times| secret_table(&secrets, times), io)?;
+fn list_secrets(client: &ClientArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = client.connect_to_server(io)?;
+    let secrets = server.send(async |server| server.list_credentials().await)?.items;
+    let note = "there are no secrets; create one with: noetl secret set NAME";
+    let exit = client.output.print_list_or_note(&secrets, note, secret_table, io)?;
     if secrets.len() >= MAX_LISTED_CREDENTIALS {
-        let text =
-            format!("only the first {MAX_LISTED_CREDENTIALS} secrets are shown; there may be more");
-        io.print_warnings(&[text])?;
+        io.print_warning(format_args!(
+            "only the first {MAX_LISTED_CREDENTIALS} secrets are shown; there may be more"
+        ))?;
     }
-    Ok(())
+    Ok(exit)
 }
 
-fn secret_table(secrets: &[CredentialView], times: &TimeFormatter) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("SECRET").shrinkable(),
-        TableColumn::new("TYPE"),
-        TableColumn::new("CHANGED"),
-        TableColumn::new("TAGS").wide_only(),
-        TableColumn::new("CREATED").wide_only(),
-        TableColumn::new("DESCRIPTION").shrinkable(),
-    ]);
-    for secret in secrets {
-        let tags: Vec<&str> = secret.tags.iter().map(Text::as_str).collect();
-        table.add_row([
-            TableCell::styled(secret.name.as_str(), palette::NAME),
-            secret.kind.as_str().into(),
-            times.format_time(secret.updated_at).into(),
-            tags.join(",").into(),
-            times.format_time(secret.created_at).into(),
-            secret.description.as_ref().map_or("", Text::as_str).into(),
-        ]);
-    }
-    table
+fn secret_table<'t>(
+    secrets: &'t [CredentialView],
+    times: &TimeFormatter,
+) -> TextTable<'t, CredentialView> {
+    let tags = |secret: &CredentialView| {
+        secret.tags.iter().map(Text::as_str).collect::<Vec<_>>().join(",")
+    };
+    TextTable::new(secrets)
+        .shrinkable("SECRET", |secret| TableCell::styled(&secret.name, palette::NAME))
+        .column("TYPE", |secret| &secret.kind)
+        .column("CHANGED", |secret| times.format_time(secret.updated_at))
+        .wide("TAGS", tags)
+        .wide("CREATED", |secret| times.format_time(secret.created_at))
+        .shrinkable("DESCRIPTION", |secret| secret.description.as_ref().map_or("", Text::as_str))
 }
 
-async fn rotate_secrets(
-    server: &ApiClient,
-    output: OutputArgs,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let response = server.rotate_credentials().await;
-    let response = response.map_err(TargetError::from)?;
+fn remove_secret(args: &SecretRmArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::to_server(&args.target.given, io)?;
+    let name = escape_control(&args.name);
+    let question = format!("Delete secret {name} at {}?", server.display_name());
+    if !confirm(args.confirm, &question, "yes", io)? {
+        return Ok(CommandExit::Failed);
+    }
+    server.send(async |client| client.delete_credential(&args.name).await)?;
+    writeln!(io.out, "{name} deleted")?;
+    Ok(CommandExit::Ok)
+}
+
+fn rotate_secrets(client: &ClientArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = client.connect_to_server(io)?;
+    let response = server.send(async |server| server.rotate_credentials().await)?;
     let secret_count =
         |count: u64| pluralize(usize::try_from(count).unwrap_or(usize::MAX), "secret");
-    if !output.is_table() {
-        output.print_item(&response, io)?;
+    if !client.output.is_table() {
+        client.output.print_item(&response, io)?;
     } else if response.processed == 0 {
         io.print_message("all secrets are encrypted with the current key")?;
     } else {
@@ -274,13 +236,78 @@ async fn rotate_secrets(
     if response.failed == 0 {
         return Ok(CommandExit::Ok);
     }
-    let text = format!(
+    io.print_warning(format_args!(
         "{} could not be decrypted; start the server with the key that encrypted them, then rotate again",
         secret_count(response.failed)
-    );
-    io.print_warnings(&[text])?;
+    ))?;
     // Scripts must notice that the old key is still needed.
     Ok(CommandExit::Failed)
+}
+
+fn list_operations(args: &SecretAuditArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::for_operator(&args.settings.given, io)?;
+    let execution_id = args.run.as_deref().map(|run| resolve_run_id(run, &server, args, io));
+    let query = SecretAuditQuery {
+        credential: args.name.as_deref().map(Text::from),
+        execution_id: execution_id.transpose()?,
+        from: args.since,
+        to: args.until,
+        limit: args.limit,
+    };
+    let rows = server.send(async |client| client.list_secret_audit(&query).await)?.rows;
+    if rows.is_empty() && args.output.is_table() {
+        io.print_message("there are no matching operations")?;
+        return Ok(CommandExit::Ok);
+    }
+    args.output.print_list(&rows, audit_table, io)
+}
+
+/// Resolves the id of a run. Part of an id is searched among the runs of the same server that is
+/// queried. If only the internal API is known, runs cannot be searched.
+fn resolve_run_id(
+    run: &str,
+    operator: &Connection,
+    args: &SecretAuditArgs,
+    io: &Io<'_>,
+) -> Result<ExecutionId> {
+    if let Some(id) = parse_full_id(run) {
+        return Ok(id);
+    }
+    // The operator connection has already printed the warnings about settings.
+    let server = Connection::from_config(&Config::load(&args.settings.given, &io.env)?, io)?;
+    let url = operator.display_name();
+    if server.display_name() != url {
+        let run = escape_control(run);
+        return Err(Error::usage(format!(
+            "'{run}' is not a full run id, and {url} provides only the internal API"
+        ))
+        .with_help(
+            "use the full id, as shown by 'noetl runs list', or specify the server with --server URL",
+        ));
+    }
+    server.block_on(find_run(&server.target, run))
+}
+
+fn audit_table<'t>(
+    rows: &'t [SecretAuditRow],
+    times: &TimeFormatter,
+) -> TextTable<'t, SecretAuditRow> {
+    let outcome = |row: &SecretAuditRow| match row.outcome.as_str() {
+        "ok" => TableCell::from("ok"),
+        other => TableCell::styled(other, palette::FAILURE),
+    };
+    TextTable::new(rows)
+        .column("WHEN", |row| times.format_time(row.occurred_at))
+        .column("OPERATION", |row| row.operation.as_str())
+        .shrinkable("SECRET", |row| TableCell::or_dash(row.credential.as_ref()))
+        .column("OUTCOME", outcome)
+        .shrinkable("ACTOR", |row| &row.actor)
+        .column("RUN", |row| TableCell::or_dash(row.execution_id))
+        .shrinkable("WORKER", |row| TableCell::or_dash(row.worker_id.as_ref()))
+        .wide("TENANT", |row| &row.tenant_id)
+        .wide("ADDRESS", |row| TableCell::or_dash(row.address.as_ref()))
+        .wide("KEY", |row| TableCell::or_dash(row.kek_version.as_ref()))
+        .wide_right("SEQ", |row| row.seq)
 }
 
 #[cfg(test)]

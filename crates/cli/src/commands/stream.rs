@@ -3,48 +3,30 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client as ApiClient;
 use noetl_api::stream::StreamStatus;
 use noetl_types::{FeedPosition, Json, Millis, Timestamp};
 
-use super::platform::OperatorConnection;
-use crate::config::{Client, Operator, SettingFlags};
+use crate::config::{Operator, SettingFlags};
 use crate::confirm::{ConfirmArgs, confirm};
-use crate::error::Error;
+use crate::connection::{ClientArgs, Connection};
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::output::{OutputArgs, TimeFormatter};
 use crate::render::palette;
 use crate::render::text_layout::{escape_control, pad_to_width, pluralize, truncate_to_width};
-use crate::roles::TargetError;
-use crate::target::{Access, TargetConnection};
 
 /// Inspect or rebuild the stream of all events
-#[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(crate) struct StreamArgs {
-    #[command(subcommand)]
-    command: StreamCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum StreamCommand {
-    Status(StreamStatusArgs),
-    Tail(StreamTailArgs),
-    Rebuild(StreamRebuildArgs),
-}
-
-/// Show the state of the stream and its problems
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
+pub(crate) enum StreamCommand {
+    /// Show the state of the stream and its problems
+    #[command(after_long_help = "\
 Examples:
   noetl stream status
   noetl stream status -o json | jq .lag_events")]
-struct StreamStatusArgs {
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    Status(ClientArgs),
+    Tail(StreamTailArgs),
+    Rebuild(StreamRebuildArgs),
 }
 
 /// Print events of all runs as they are written
@@ -56,7 +38,7 @@ Examples:
   noetl stream tail                          new events
   noetl stream tail --from-start --limit 10  the first ten events of the log
   noetl stream tail -o jsonl                 full events, one per line")]
-struct StreamTailArgs {
+pub(crate) struct StreamTailArgs {
     /// Start with the first event of the log
     #[arg(long)]
     from_start: bool,
@@ -64,9 +46,7 @@ struct StreamTailArgs {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 /// Publish the whole log again
@@ -79,7 +59,7 @@ struct StreamTailArgs {
 Examples:
   noetl stream rebuild --dry-run     only show the state of the stream
   noetl stream rebuild --yes")]
-struct StreamRebuildArgs {
+pub(crate) struct StreamRebuildArgs {
     /// Only show the state of the stream
     #[arg(long)]
     dry_run: bool,
@@ -96,64 +76,44 @@ const MAX_PAGE_EVENTS: u32 = 500;
 const POLL_WAIT_MS: u64 = 10_000;
 
 /// Runs the `noetl stream` subcommands.
-pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
+pub(crate) fn run(command: &StreamCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    match command {
         StreamCommand::Status(args) => {
-            let connection =
-                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-            let status = connection.block_on(async {
-                let status = connection.target.require_server()?.stream_status().await;
-                Ok(status.map_err(TargetError::from)?)
-            })?;
-            print_stream_status(&status, args.output, quiet, io)?;
+            let server = args.connect_to_server(io)?;
+            let status = server.send(async |client| client.stream_status().await)?;
+            print_stream_status(&status, args.output, io)
         }
-        StreamCommand::Tail(args) => {
-            let connection =
-                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-            connection.block_on(async {
-                tail_stream(connection.target.require_server()?, args, io).await
-            })?;
-        }
+        StreamCommand::Tail(args) => tail_stream(args, io),
         // Rebuilding is an operator command and uses the platform token.
-        StreamCommand::Rebuild(args) => return rebuild_stream(args, quiet, io),
+        StreamCommand::Rebuild(args) => rebuild_stream(args, io),
     }
-    Ok(CommandExit::Ok)
 }
 
-fn rebuild_stream(
-    args: &StreamRebuildArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let server = OperatorConnection::connect(&args.settings.given, io)?;
+fn rebuild_stream(args: &StreamRebuildArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = Connection::for_operator(&args.settings.given, io)?;
     // Queried from the server that will rebuild the stream. Another server has another stream.
     let fetch_status = || server.send(async |client| client.internal_stream_status().await);
     if args.dry_run {
-        print_stream_status(&fetch_status()?, args.output, quiet, io)?;
-        return Ok(CommandExit::Ok);
+        return print_stream_status(&fetch_status()?, args.output, io);
     }
     if !args.confirm.yes {
         match fetch_status() {
             Ok(status) => {
-                for (name, value) in status_lines(&status) {
-                    io.print_message(format_args!(
-                        "{name:<NAME_WIDTH$}  {}",
-                        escape_control(&value)
-                    ))?;
+                for line in status_lines(&status) {
+                    io.print_message(line)?;
                 }
             }
             // An older server does not report the status but can still rebuild the stream.
             Err(error) if error.exit_code() == CommandExit::NotFound => {}
             Err(error) => return Err(error),
         }
-        let question = format!("Publish the whole log again at {}?", server.url());
+        let question = format!("Publish the whole log again at {}?", server.display_name());
         if !confirm(args.confirm, &question, "yes", io)? {
             return Ok(CommandExit::Failed);
         }
     }
     let status = server.send(async |client| client.stream_rebuild().await)?;
-    print_stream_status(&status, args.output, quiet, io)?;
-    Ok(CommandExit::Ok)
+    print_stream_status(&status, args.output, io)
 }
 
 /// Width of the name column of the stream status.
@@ -162,25 +122,24 @@ const NAME_WIDTH: usize = 9;
 fn print_stream_status(
     status: &StreamStatus,
     output: OutputArgs,
-    quiet: bool,
     io: &mut Io<'_>,
-) -> Result<(), Error> {
+) -> Result<CommandExit> {
     if !output.is_table() {
         return output.print_item(status, io);
     }
-    for (name, value) in status_lines(status) {
-        writeln!(io.out, "{name:<NAME_WIDTH$}  {}", escape_control(&value))?;
+    for line in status_lines(status) {
+        writeln!(io.out, "{line}")?;
     }
-    if !status.enabled && !quiet {
-        io.print_message(
+    if !status.enabled {
+        io.print_note(
             "enable it with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL on the server",
         )?;
     }
-    Ok(())
+    Ok(CommandExit::Ok)
 }
 
-/// Names and values of the stream status.
-fn status_lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
+/// Lines with the names and values of the stream status.
+fn status_lines(status: &StreamStatus) -> Vec<String> {
     let nats_state = match (status.nats_connected, &status.nats_version) {
         (true, Some(version)) => format!("connected, version {version}"),
         (true, None) => "connected".to_owned(),
@@ -204,39 +163,38 @@ fn status_lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
         lines.push(("rejected", status.undeliverable.to_string()));
         lines.push(("NATS", nats_state));
     }
-    lines
+    let line =
+        |(name, value): &(&str, String)| format!("{name:<NAME_WIDTH$}  {}", escape_control(value));
+    lines.iter().map(line).collect()
 }
 
-async fn tail_stream(
-    server: &ApiClient,
-    args: &StreamTailArgs,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
+fn tail_stream(args: &StreamTailArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = args.client.connect_to_server(io)?;
     let mut after = args.from_start.then(FeedPosition::default);
     let mut remaining = args.limit.unwrap_or(u64::MAX);
     while remaining > 0 {
         let limit = u32::try_from(remaining).unwrap_or(u32::MAX).min(MAX_PAGE_EVENTS);
-        let feed = server.stream_feed(after, limit, POLL_WAIT_MS).await;
-        let feed = feed.map_err(TargetError::from)?;
+        let feed =
+            server.send(async |client| client.stream_feed(after, limit, POLL_WAIT_MS).await)?;
         after = Some(feed.next);
         for event in &feed.events {
-            if args.output.is_table() {
-                print_event(event, &args.output.time_formatter(io), io)?;
+            if args.client.output.is_table() {
+                print_event(event, &args.client.output.time_formatter(io), io)?;
             } else {
-                args.output.print_stream_item(event, io)?;
+                args.client.output.print_stream_item(event, io)?;
             }
             remaining = remaining.saturating_sub(1);
         }
         io.out.flush()?;
     }
-    Ok(())
+    Ok(CommandExit::Ok)
 }
 
 /// Widths of the type and status columns. Fixed, since lines are printed one by one.
 const TYPE_WIDTH: usize = 18;
 const STATUS_WIDTH: usize = 9;
 
-fn print_event(event: &Json, times: &TimeFormatter, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_event(event: &Json, times: &TimeFormatter, io: &mut Io<'_>) -> Result<()> {
     let field = |name: &str| match event.get(name) {
         Some(Json::Str(text)) => escape_control(text),
         Some(Json::Null) | None => "-".to_owned(),

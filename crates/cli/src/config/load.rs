@@ -6,9 +6,10 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::error::ConfigError;
-use super::setting::{AnySetting, Setting, SettingDefault, SettingInfo};
+use super::setting::{Setting, SettingDefault, SettingInfo};
 use super::table::{OBSOLETE_SETTINGS, PORT, POSTGRES_PORT, SETTINGS_TABLE};
+use super::{invalid_value_error, missing_setting_error, unusable_file_error};
+use crate::error::{Error, Result};
 use crate::io::Env;
 use crate::render::text_layout::escape_control;
 
@@ -64,7 +65,7 @@ pub(crate) struct Config {
 
 impl Config {
     /// Loads all settings. Rejects invalid values even if the command does not use them.
-    pub(crate) fn load(given: &GivenSettings, env: &Env) -> Result<Self, ConfigError> {
+    pub(crate) fn load(given: &GivenSettings, env: &Env) -> Result<Self> {
         let mut config = Self::default();
         let path_flag = given.file.clone();
         let file = match path_flag.or_else(|| env.get(CONFIG_VARIABLE).map(PathBuf::from)) {
@@ -87,7 +88,8 @@ impl Config {
                 },
             };
             if let Some((text, origin)) = value {
-                check_setting(setting, &text, &origin)?;
+                let checked = setting.validate(&text);
+                checked.map_err(|fault| setting_error(info, &text, &origin, &fault))?;
                 config.values.insert(info.name, (text, origin));
             }
         }
@@ -97,17 +99,16 @@ impl Config {
     }
 
     /// Value of a setting, if it has one.
-    pub(crate) fn get<T>(&self, setting: &Setting<T>) -> Result<Option<T>, ConfigError> {
+    pub(crate) fn get<T>(&self, setting: &Setting<T>) -> Result<Option<T>> {
         let (text, origin) = self.text_and_origin(&setting.info);
         let Some(text) = text else { return Ok(None) };
         let value = (setting.parse)(text);
-        value.map(Some).map_err(|fault| invalid_value_error(&setting.info, text, &origin, fault))
+        value.map(Some).map_err(|fault| setting_error(&setting.info, text, &origin, &fault))
     }
 
     /// Value of a setting that has a default.
-    pub(crate) fn value<T>(&self, setting: &Setting<T>) -> Result<T, ConfigError> {
-        let name = setting.info.name;
-        self.get(setting)?.ok_or(ConfigError::Missing { name })
+    pub(crate) fn value<T>(&self, setting: &Setting<T>) -> Result<T> {
+        self.get(setting)?.ok_or_else(|| missing_setting_error(setting.info.name))
     }
 
     /// True if the setting is given explicitly.
@@ -134,11 +135,12 @@ impl Config {
         &mut self,
         info: &SettingInfo,
         env: &Env,
-    ) -> Result<Option<(String, SettingOrigin)>, ConfigError> {
+    ) -> Result<Option<(String, SettingOrigin)>> {
         let (name, file_variable) = (info.name, format!("{}_FILE", info.name));
         match (env.get(name), env.get(&file_variable)) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(ConfigError::SetTwice { name }),
+            (Some(_), Some(_)) => Err(Error::usage(format!("both {name} and {name}_FILE are set"))
+                .with_help("unset one of them")),
             (Some(text), None) if is_injected_port(info, text) => {
                 self.warnings.push(format!(
                     "{name} is ignored: '{}' looks like a service variable set by Kubernetes",
@@ -150,11 +152,9 @@ impl Config {
                 Ok(Some((text.to_owned(), SettingOrigin::Environment(name.into()))))
             }
             (None, Some(path)) => {
-                let text = fs::read_to_string(path);
-                let text = text.map_err(|error| ConfigError::UnusableFile {
-                    what: "the file of",
-                    path: format!("{file_variable} ('{}')", escape_control(path)),
-                    reason: error.kind().to_string(),
+                let text = fs::read_to_string(path).map_err(|error| {
+                    let place = format!("{file_variable} ('{}')", escape_control(path));
+                    unusable_file_error("the file of", &place, error.kind())
                 })?;
                 if info.is_secret {
                     self.secret_files.push(PathBuf::from(path));
@@ -203,22 +203,9 @@ fn is_injected_port(info: &SettingInfo, text: &str) -> bool {
     [PORT.info.name, POSTGRES_PORT.info.name].contains(&info.name) && text.starts_with("tcp://")
 }
 
-fn check_setting(
-    setting: &dyn AnySetting,
-    text: &str,
-    origin: &SettingOrigin,
-) -> Result<(), ConfigError> {
-    let info = setting.info();
-    setting.validate(text).map_err(|fault| invalid_value_error(info, text, origin, fault))
-}
-
-fn invalid_value_error(
-    info: &SettingInfo,
-    text: &str,
-    origin: &SettingOrigin,
-    fault: String,
-) -> ConfigError {
-    let origin_name = match origin {
+/// Error of an invalid value, with its origin.
+fn setting_error(info: &SettingInfo, text: &str, origin: &SettingOrigin, fault: &str) -> Error {
+    let place = match origin {
         SettingOrigin::Flag(name) => format!("--{name}"),
         SettingOrigin::Environment(name) => name.clone(),
         SettingOrigin::File(path) => format!("'{}' in {path}", info.file_key()),
@@ -226,11 +213,7 @@ fn invalid_value_error(
     };
     // A value in the wrong setting may be a URL with a password.
     let has_login = text.contains("://") && text.contains('@');
-    ConfigError::InvalidValue {
-        place: origin_name,
-        value: (!info.is_secret && !has_login).then(|| text.to_owned()),
-        fault,
-    }
+    invalid_value_error(&place, (!info.is_secret && !has_login).then_some(text), fault)
 }
 
 /// Contents of the configuration file.
@@ -241,13 +224,10 @@ struct ConfigFile {
 }
 
 impl ConfigFile {
-    fn read_file(path: &Path) -> Result<Self, ConfigError> {
+    fn read_file(path: &Path) -> Result<Self> {
         let name = escape_control(&path.to_string_lossy());
-        let unusable = |reason: String| ConfigError::UnusableFile {
-            what: "the configuration file",
-            path: name.clone(),
-            reason,
-        };
+        let unusable =
+            |reason: String| unusable_file_error("the configuration file", &name, reason);
         let text = fs::read_to_string(path).map_err(|error| unusable(error.kind().to_string()))?;
         let table: toml::Table =
             toml::from_str(&text).map_err(|error| unusable(error.to_string().trim().to_owned()))?;
@@ -255,9 +235,10 @@ impl ConfigFile {
         for (key, value) in table {
             let known_keys = SETTINGS_TABLE.iter().map(|setting| setting.info().file_key());
             if !known_keys.clone().any(|known| known == key) {
-                let near = nearest_name(&key, known_keys);
-                let path = name.clone();
-                return Err(ConfigError::UnknownKey { path, key, near });
+                let near = nearest_name(&key, known_keys).map(|near| format!("'{near}'"));
+                let message = format!("'{}' in {name} is not a setting", escape_control(&key));
+                return Err(Error::usage(message)
+                    .with_suggestion(near, "list every setting with: noetl config show"));
             }
             let text = scalar_text(&value).ok_or_else(|| {
                 unusable(format!("'{key}' must be a string, a number, a boolean or a list"))

@@ -3,13 +3,8 @@
 //! Owns the table of settings, the order of their sources (flag, environment, file, default) and
 //! the messages for invalid values. Must not act on the values.
 
-#[cfg(test)]
-mod deploy;
-mod error;
-mod flags;
 mod load;
 mod parsers;
-mod schema;
 mod setting;
 pub(crate) mod table;
 #[cfg(test)]
@@ -17,30 +12,14 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub(crate) use error::ConfigError;
-pub(crate) use flags::{Client, Database, Dev, Operator, Run, Server, SettingFlags, Worker};
 pub(crate) use load::{Config, GivenSettings, SettingOrigin, nearest_name};
-pub(crate) use schema::config_schema;
-pub(crate) use setting::{Setting, SettingDefault, SettingInfo};
+pub(crate) use setting::{
+    Client, Database, Dev, Operator, Role, Run, Server, Setting, SettingDefault, SettingFlags,
+    SettingInfo, Worker, config_schema,
+};
 
-/// Command, or group of commands, that reads settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// `noetl run`
-    Run,
-    /// `noetl dev`
-    Dev,
-    /// `noetl server`
-    Server,
-    /// `noetl worker`
-    Worker,
-    /// Client commands such as `noetl runs` or `noetl token`.
-    Client,
-    /// Operator commands such as `noetl outbox`.
-    Operator,
-    /// `noetl db`
-    Database,
-}
+use crate::error::Error;
+use crate::render::text_layout::escape_control;
 
 /// Store of event logs and all other state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,4 +41,29 @@ pub(crate) enum LogFormat {
     Text,
     /// JSON, one object per line.
     Json,
+}
+
+/// Error of an invalid value. `place` is the flag, the variable or the key of the file. The value is
+/// omitted if it is secret.
+pub(crate) fn invalid_value_error(place: &str, value: Option<&str>, fault: &str) -> Error {
+    let value = value.map_or("invalid".to_owned(), |value| format!("'{}'", escape_control(value)));
+    Error::usage(format!("{place} is {value}: {fault}"))
+}
+
+/// Error of a required setting that is missing.
+pub(crate) fn missing_setting_error(name: &str) -> Error {
+    Error::usage(format!("{name} is not set")).with_help(format!("set {name}"))
+}
+
+/// Error of a file that cannot be read or parsed.
+pub(crate) fn unusable_file_error(what: &str, path: &str, reason: impl std::fmt::Display) -> Error {
+    Error::usage(format!("{what} {path} cannot be used: {reason}"))
+}
+
+/// Error of settings that would expose the server.
+pub(crate) fn unsafe_settings_error(message: String) -> Error {
+    Error::usage(message).with_help(
+        "listen on a loopback address such as 127.0.0.1, or set NOETL_TLS_CERT and NOETL_TLS_KEY, \
+         with NOETL_DEV=false",
+    )
 }

@@ -1,15 +1,15 @@
 //! Parsers of setting values. Errors describe the accepted values.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use noetl_server::http::{AllowedOrigins, CertificateIdentities};
 use noetl_store::TlsVerification;
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::sandbox::SandboxMode;
-use noetl_types::{ByteSize, MachineId, PoolName, WorkerId};
+use noetl_types::{ByteSize, MachineId};
 use tracing_subscriber::EnvFilter;
 
 use super::setting::ParseFault;
@@ -32,6 +32,11 @@ pub(super) fn parse_size<const MIN: u64, const MAX: u64>(
         .ok()
         .filter(|size| (min..=max).contains(size))
         .ok_or_else(|| format!("must be a size from {min} to {max}, or a number of bytes"))
+}
+
+/// Parses a type whose errors describe the accepted values.
+pub(super) fn parse_from_str<T: FromStr<Err: Display>>(text: &str) -> Result<T, ParseFault> {
+    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 pub(super) fn parse_port(text: &str) -> Result<u16, ParseFault> {
@@ -80,14 +85,6 @@ pub(super) fn parse_http_url(text: &str) -> Result<String, ParseFault> {
         return Err("must contain a host, as in http://localhost:8082".to_owned());
     }
     Ok(text.trim_end_matches('/').to_owned())
-}
-
-pub(super) fn parse_mtls_identities(text: &str) -> Result<CertificateIdentities, ParseFault> {
-    CertificateIdentities::parse_list(text)
-}
-
-pub(super) fn parse_origins(text: &str) -> Result<AllowedOrigins, ParseFault> {
-    AllowedOrigins::parse_list(text)
 }
 
 /// Parses one or more addresses of NATS servers, separated by commas.
@@ -144,14 +141,6 @@ pub(super) fn parse_machine_id(text: &str) -> Result<MachineId, ParseFault> {
         .ok()
         .and_then(|number: u16| MachineId::new(number).ok())
         .ok_or_else(|| "must be a number from 0 to 1023".to_owned())
-}
-
-pub(super) fn parse_pool_name(text: &str) -> Result<PoolName, ParseFault> {
-    PoolName::new(text).map_err(|error| error.to_string())
-}
-
-pub(super) fn parse_worker_id(text: &str) -> Result<WorkerId, ParseFault> {
-    WorkerId::new(text).map_err(|error| error.to_string())
 }
 
 pub(super) fn parse_egress_policy(text: &str) -> Result<EgressPolicy, ParseFault> {

@@ -1,10 +1,12 @@
+mod deploy;
+
 use std::fs;
 use std::path::PathBuf;
 
 use super::table::{
     BOOTSTRAP_TOKEN, COMMAND_LEASE_SECS, DSN, EGRESS, HOST, PORT, SCHEMA, SETTINGS_TABLE, STORE,
 };
-use super::{Config, ConfigError, GivenSettings, SettingOrigin};
+use super::{Config, GivenSettings, SettingOrigin};
 use crate::io::Env;
 
 fn env_from(variables: &[(&str, &str)]) -> Env {
@@ -141,7 +143,7 @@ fn unknown_key_is_an_error_with_suggestion() {
     fs::write(&path, "prot = 1\n").unwrap();
     let given = GivenSettings { file: Some(path), ..GivenSettings::default() };
     let error = Config::load(&given, &Env::default()).unwrap_err();
-    assert!(matches!(&error, ConfigError::UnknownKey { key, .. } if key == "prot"));
+    assert!(error.to_string().starts_with("'prot' in "), "{error}");
     assert_eq!(error.help_text().unwrap(), "did you mean 'port'?");
 }
 
@@ -269,4 +271,19 @@ fn bootstrap_token_is_read_from_file() {
     let config = Config::load(&GivenSettings::default(), &env_from(&variables)).unwrap();
     let token = config.get(&BOOTSTRAP_TOKEN).unwrap();
     assert_eq!(token.as_deref(), Some("noetl_a_b"));
+}
+
+#[test]
+fn schema_contains_every_setting() {
+    let schema = super::config_schema();
+    let properties = schema["properties"].as_object().unwrap();
+    for setting in SETTINGS_TABLE {
+        let key = setting.info().file_key();
+        assert!(properties.contains_key(&key), "{key}");
+    }
+    let port = &properties["port"];
+    assert_eq!(port["default"], "8082");
+    assert_eq!(port["x-variable"], "NOETL_PORT");
+    assert_eq!(properties["token"]["writeOnly"], true);
+    assert_eq!(properties["token"]["x-otherwise"], "none");
 }

@@ -1,17 +1,16 @@
 //! Drawings of playbooks.
 //!
-//! [`FlowGraph`] contains the data of every drawing. `text`, `mermaid` and `dot` each write one
-//! format. Does not validate: only documents without errors are drawn.
+//! [`FlowGraph`] contains the data of every drawing. `text` writes text, and `chart` writes formats of
+//! other programs. Does not validate: only documents without errors are drawn.
 
-mod dot;
+mod chart;
 mod flow;
-mod mermaid;
 mod plan;
+mod rows;
 mod text;
 
-pub(crate) use dot::draw_dot;
+pub(crate) use chart::{draw_dot, draw_mermaid};
 pub(crate) use flow::FlowGraph;
-pub(crate) use mermaid::draw_mermaid;
 pub(crate) use text::{DrawOptions, draw_text};
 
 #[cfg(test)]

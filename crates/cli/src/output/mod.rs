@@ -3,21 +3,20 @@
 //! Owns the output flags and the layout of tables. Must not depend on the meaning of rows.
 
 mod table;
-mod time;
 
 use std::io::Write as _;
 
 use clap::{Args, ValueEnum};
 use noetl_server::{Clock as _, SystemClock};
-use noetl_types::{Json, Timestamp};
+use noetl_types::{Json, Millis, Timestamp};
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::render::result::{self, ResultFormat};
 
-pub(crate) use table::{TableCell, TableColumn, TextTable};
-pub(crate) use time::{TimeStyle, parse_when, relative_time};
+pub(crate) use table::{TableCell, TextTable};
 
 /// Output options.
 #[derive(Debug, Clone, Copy, Args)]
@@ -54,11 +53,6 @@ impl OutputArgs {
         matches!(self.format, OutputFormat::Table | OutputFormat::Wide)
     }
 
-    /// True for the format with more columns.
-    pub(crate) fn is_wide(self) -> bool {
-        self.format == OutputFormat::Wide
-    }
-
     /// True if each item of a list is printed on one line.
     pub(crate) fn is_json_lines(self) -> bool {
         self.format == OutputFormat::Jsonl
@@ -66,73 +60,99 @@ impl OutputArgs {
 
     /// Time formatter for the output stream.
     pub(crate) fn time_formatter(self, io: &Io<'_>) -> TimeFormatter {
-        let style = self.time.unwrap_or(if io.out.is_terminal() {
-            TimeStyle::Relative
-        } else {
-            TimeStyle::Iso
-        });
-        TimeFormatter { style, now: SystemClock.now() }
+        let default = if io.out.is_terminal() { TimeStyle::Relative } else { TimeStyle::Iso };
+        TimeFormatter { style: self.time.unwrap_or(default), now: SystemClock.now() }
     }
 
     /// Prints a list as a table or as data.
     pub(crate) fn print_list<T: Serialize>(
         self,
         items: &[T],
-        table: impl FnOnce(&TimeFormatter) -> TextTable,
+        table: impl for<'t> FnOnce(&'t [T], &TimeFormatter) -> TextTable<'t, T>,
         io: &mut Io<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<CommandExit> {
         if self.is_table() {
             let times = self.time_formatter(io);
-            return self.print_table(&table(&times), io);
+            return self.print_table(&table(items, &times), io);
         }
-        if self.format == OutputFormat::Jsonl {
-            for item in items {
-                writeln!(io.out, "{}", to_json_value(item)?)?;
-            }
-            return Ok(());
+        self.print_data_list(items, io)
+    }
+
+    /// Prints a list, or a note instead of an empty table.
+    pub(crate) fn print_list_or_note<T: Serialize>(
+        self,
+        items: &[T],
+        note: &str,
+        table: impl for<'t> FnOnce(&'t [T], &TimeFormatter) -> TextTable<'t, T>,
+        io: &mut Io<'_>,
+    ) -> Result<CommandExit> {
+        if items.is_empty() && self.is_table() {
+            io.print_note(note)?;
+            return Ok(CommandExit::Ok);
         }
-        self.print_document(&to_json_value(&items)?, io)
+        self.print_list(items, table, io)
+    }
+
+    /// Prints a list as data. Not for table formats.
+    pub(crate) fn print_data_list<T: Serialize>(
+        self,
+        items: &[T],
+        io: &mut Io<'_>,
+    ) -> Result<CommandExit> {
+        if !self.is_json_lines() {
+            return self.print_document(&to_json_value(&items)?, io);
+        }
+        for item in items {
+            writeln!(io.out, "{}", to_json_value(item)?)?;
+        }
+        Ok(CommandExit::Ok)
     }
 
     /// Prints one item as data. Not for table formats.
-    pub(crate) fn print_item<T: Serialize>(self, item: &T, io: &mut Io<'_>) -> Result<(), Error> {
+    pub(crate) fn print_item<T: Serialize>(self, item: &T, io: &mut Io<'_>) -> Result<CommandExit> {
         let json = to_json_value(item)?;
-        if self.format == OutputFormat::Jsonl {
-            writeln!(io.out, "{json}")?;
-            return Ok(());
+        if !self.is_json_lines() {
+            return self.print_document(&json, io);
         }
-        self.print_document(&json, io)
+        writeln!(io.out, "{json}")?;
+        Ok(CommandExit::Ok)
     }
 
     /// Prints an item of a stream as data. Not for table formats.
-    pub(crate) fn print_stream_item<T: Serialize>(
-        self,
-        item: &T,
-        io: &mut Io<'_>,
-    ) -> Result<(), Error> {
+    pub(crate) fn print_stream_item<T: Serialize>(self, item: &T, io: &mut Io<'_>) -> Result<()> {
         if self.format == OutputFormat::Yaml {
             writeln!(io.out, "---")?;
-            return self.print_item(item, io);
+            return self.print_item(item, io).map(drop);
         }
         // Always on one line, so that items can be separated.
         writeln!(io.out, "{}", to_json_value(item)?)?;
         Ok(())
     }
 
-    pub(crate) fn print_table(self, table: &TextTable, io: &mut Io<'_>) -> Result<(), Error> {
-        let text = table.render_table(self.is_wide(), !self.no_headers, &io.out);
-        write!(io.out, "{text}")?;
-        Ok(())
+    pub(crate) fn print_table<T>(
+        self,
+        table: &TextTable<'_, T>,
+        io: &mut Io<'_>,
+    ) -> Result<CommandExit> {
+        let is_wide = self.format == OutputFormat::Wide;
+        write!(io.out, "{}", table.render_table(is_wide, !self.no_headers, &io.out))?;
+        Ok(CommandExit::Ok)
     }
 
-    fn print_document(self, json: &Json, io: &mut Io<'_>) -> Result<(), Error> {
+    fn print_document(self, json: &Json, io: &mut Io<'_>) -> Result<CommandExit> {
         let format =
             if self.format == OutputFormat::Yaml { ResultFormat::Yaml } else { ResultFormat::Json };
-        if let Some(text) = result::render_result(json, Some(format)) {
-            write!(io.out, "{text}")?;
-        }
-        Ok(())
+        result::print_result(json, Some(format), io)
     }
+}
+
+/// Format of times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimeStyle {
+    /// Relative to now
+    Relative,
+    /// RFC 3339
+    Iso,
 }
 
 /// Formats times.
@@ -157,8 +177,53 @@ impl TimeFormatter {
 }
 
 /// Converts a value to JSON.
-pub(crate) fn to_json_value<T: Serialize>(value: &T) -> Result<Json, Error> {
-    let failed = |error: serde_json::Error| Error::NotSerializable(error.to_string());
+pub(crate) fn to_json_value<T: Serialize>(value: &T) -> Result<Json> {
+    let failed =
+        |error: serde_json::Error| Error::failed(format!("cannot serialize the output: {error}"));
     let text = serde_json::to_vec(value).map_err(failed)?;
     serde_json::from_slice(&text).map_err(failed)
+}
+
+/// Parses a time given as RFC 3339 or as a duration before now.
+pub(crate) fn parse_when(text: &str) -> Result<Timestamp, String> {
+    if let Ok(age) = Millis::parse(text) {
+        return Ok(SystemClock.now().saturating_sub(age));
+    }
+    Timestamp::parse(text).map_err(|_| "not a duration such as 2h or an RFC 3339 time".to_owned())
+}
+
+/// Formats a time relative to now.
+pub(crate) fn relative_time(time: Timestamp, now: Timestamp) -> String {
+    if time > now {
+        format!("in {}", round_duration(time.duration_since(now)))
+    } else {
+        format!("{} ago", round_duration(now.duration_since(time)))
+    }
+}
+
+/// Formats a duration in one unit.
+fn round_duration(duration: Millis) -> String {
+    let secs = duration.as_ms() / 1_000;
+    match secs {
+        0..120 => format!("{secs} s"),
+        120..7_200 => format!("{} min", secs / 60),
+        7_200..172_800 => format!("{} h", secs / 3_600),
+        172_800.. => format!("{} d", secs / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ago_uses_one_unit() {
+        let now = Timestamp::parse("2026-01-10T00:00:00Z").unwrap();
+        let text_for = |text| relative_time(Timestamp::parse(text).unwrap(), now);
+        assert_eq!(text_for("2026-01-09T23:59:59Z"), "1 s ago");
+        assert_eq!(text_for("2026-01-09T23:57:01Z"), "2 min ago");
+        assert_eq!(text_for("2026-01-09T20:00:00Z"), "4 h ago");
+        assert_eq!(text_for("2026-01-01T00:00:00Z"), "9 d ago");
+        assert_eq!(text_for("2026-01-10T00:05:00Z"), "in 5 min");
+    }
 }

@@ -1,48 +1,12 @@
 //! Tables of text.
 
+use std::fmt::Display;
+
 use anstyle::Style;
 
 use crate::io::{ColorPaint, OutputStream};
 use crate::render::palette;
 use crate::render::text_layout::{display_width, escape_control, truncate_to_width};
-
-/// Column of a table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TableColumn {
-    name: &'static str,
-    is_wide_only: bool,
-    is_right_aligned: bool,
-    is_shrinkable: bool,
-}
-
-impl TableColumn {
-    /// Column that is always shown.
-    pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name, is_wide_only: false, is_right_aligned: false, is_shrinkable: false }
-    }
-
-    fn header(self) -> TableCell {
-        TableCell { text: self.name.to_owned(), style: palette::MUTED }
-    }
-
-    /// Shows the column only in the wide format.
-    pub(crate) const fn wide_only(mut self) -> Self {
-        self.is_wide_only = true;
-        self
-    }
-
-    /// Aligns the cells to the right.
-    pub(crate) const fn align_right(mut self) -> Self {
-        self.is_right_aligned = true;
-        self
-    }
-
-    /// Allows shortening the column on a narrow terminal.
-    pub(crate) const fn shrinkable(mut self) -> Self {
-        self.is_shrinkable = true;
-        self
-    }
-}
 
 /// Cell of a table.
 #[derive(Debug, Clone)]
@@ -53,36 +17,113 @@ pub(crate) struct TableCell {
 
 impl TableCell {
     /// Cell with styled text.
-    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: escape_control(text.as_ref()), style }
+    pub(crate) fn styled(text: impl Display, style: Style) -> Self {
+        Self { text: escape_control(&text.to_string()), style }
+    }
+
+    /// Cell with a text, or a dash.
+    pub(crate) fn or_dash(text: Option<impl Display>) -> Self {
+        text.map_or_else(|| Self::from("-"), Self::from)
     }
 }
 
-impl<T: AsRef<str>> From<T> for TableCell {
+impl<T: Display> From<T> for TableCell {
     fn from(text: T) -> Self {
         Self::styled(text, Style::new())
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct TextTable {
+/// Column of a table, with a cell for each row.
+#[derive(Debug)]
+struct TableColumn {
+    name: &'static str,
+    layout: ColumnLayout,
+    cells: Vec<TableCell>,
+}
+
+/// Properties of a column.
+#[derive(Debug, Clone, Copy, Default)]
+struct ColumnLayout {
+    /// Shown only in the wide format.
+    is_wide_only: bool,
+    is_right_aligned: bool,
+    /// Can be shortened on a narrow terminal.
+    is_shrinkable: bool,
+}
+
+/// Table with a row for each item. Columns are added one by one, with the cell of an item.
+#[derive(Debug)]
+pub(crate) struct TextTable<'t, T> {
+    items: &'t [T],
     columns: Vec<TableColumn>,
-    rows: Vec<Vec<TableCell>>,
 }
 
 /// Minimum width of a shortened cell, and the gap between columns.
 const MIN_CELL_WIDTH: usize = 8;
 const COLUMN_GAP: &str = "  ";
 
-impl TextTable {
-    /// Table without rows.
-    pub(crate) fn new(columns: impl IntoIterator<Item = TableColumn>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+impl<'t, T> TextTable<'t, T> {
+    /// Table without columns.
+    pub(crate) fn new(items: &'t [T]) -> Self {
+        Self { items, columns: Vec::new() }
     }
 
-    /// Adds a row with a cell for each column, including wide ones.
-    pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
-        self.rows.push(cells.into_iter().collect());
+    fn add<C: Into<TableCell>>(
+        mut self,
+        name: &'static str,
+        layout: ColumnLayout,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        let cells = self.items.iter().map(|item| cell(item).into()).collect();
+        self.columns.push(TableColumn { name, layout, cells });
+        self
+    }
+
+    /// Adds a column.
+    pub(crate) fn column<C: Into<TableCell>>(
+        self,
+        name: &'static str,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        self.add(name, ColumnLayout::default(), cell)
+    }
+
+    /// Adds a column that can be shortened on a narrow terminal.
+    pub(crate) fn shrinkable<C: Into<TableCell>>(
+        self,
+        name: &'static str,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        self.add(name, ColumnLayout { is_shrinkable: true, ..ColumnLayout::default() }, cell)
+    }
+
+    /// Adds a column with cells aligned to the right.
+    pub(crate) fn right<C: Into<TableCell>>(
+        self,
+        name: &'static str,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        self.add(name, ColumnLayout { is_right_aligned: true, ..ColumnLayout::default() }, cell)
+    }
+
+    /// Adds a column that only the wide format shows.
+    pub(crate) fn wide<C: Into<TableCell>>(
+        self,
+        name: &'static str,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        self.add(name, ColumnLayout { is_wide_only: true, ..ColumnLayout::default() }, cell)
+    }
+
+    /// Adds a column with cells aligned to the right that only the wide format shows.
+    pub(crate) fn wide_right<C: Into<TableCell>>(
+        self,
+        name: &'static str,
+        cell: impl Fn(&'t T) -> C,
+    ) -> Self {
+        let layout =
+            ColumnLayout { is_wide_only: true, is_right_aligned: true, is_shrinkable: false };
+        self.add(name, layout, cell)
     }
 
     /// Renders the table. On a terminal that is too narrow, shrinkable columns are shortened. Files
@@ -93,74 +134,73 @@ impl TextTable {
         has_headers: bool,
         stream: &OutputStream<'_>,
     ) -> String {
-        let visible_columns: Vec<usize> = (0..self.columns.len())
-            .filter(|column| is_wide || !self.columns[*column].is_wide_only)
-            .collect();
-        let widths = self.column_widths(&visible_columns, has_headers, stream);
+        let visible = self.columns.iter().filter(|column| is_wide || !column.layout.is_wide_only);
+        let columns: Vec<&TableColumn> = visible.collect();
+        let widths = column_widths(&columns, has_headers, stream);
         let mut text = String::new();
-        let headers: Vec<TableCell> =
-            visible_columns.iter().map(|column| self.columns[*column].header()).collect();
-        let headers: Vec<&TableCell> = headers.iter().collect();
-        let rows = self.rows.iter().map(|row| {
-            let cells = visible_columns.iter().filter_map(|column| row.get(*column));
-            cells.collect::<Vec<&TableCell>>()
-        });
-        for cells in has_headers.then_some(headers).into_iter().chain(rows) {
-            let placed = visible_columns.iter().zip(&widths).zip(cells);
-            let placed =
-                placed.map(|((column, width), cell)| (self.columns[*column], *width, cell));
-            write_line(&mut text, &placed.collect::<Vec<_>>(), stream.paint());
+        if has_headers {
+            let header = |column: &&TableColumn| TableCell::styled(column.name, palette::MUTED);
+            let headers: Vec<TableCell> = columns.iter().map(header).collect();
+            write_line(&mut text, &columns, &widths, headers.iter(), stream.paint());
+        }
+        for row in 0..self.items.len() {
+            let cells = columns.iter().map(|column| &column.cells[row]);
+            write_line(&mut text, &columns, &widths, cells, stream.paint());
         }
         text
     }
+}
 
-    fn column_widths(
-        &self,
-        visible_columns: &[usize],
-        has_headers: bool,
-        stream: &OutputStream<'_>,
-    ) -> Vec<usize> {
-        let widest = |at: &usize| {
-            let header = if has_headers { display_width(self.columns[*at].name) } else { 0 };
-            let cells = self.rows.iter().filter_map(|row| row.get(*at));
-            cells.map(|cell| display_width(&cell.text)).fold(header, usize::max)
-        };
-        let mut widths: Vec<usize> = visible_columns.iter().map(widest).collect();
-        if !stream.is_terminal() {
+fn column_widths(
+    columns: &[&TableColumn],
+    has_headers: bool,
+    stream: &OutputStream<'_>,
+) -> Vec<usize> {
+    let widest = |column: &&TableColumn| {
+        let header = if has_headers { display_width(column.name) } else { 0 };
+        column.cells.iter().map(|cell| display_width(&cell.text)).fold(header, usize::max)
+    };
+    let mut widths: Vec<usize> = columns.iter().map(widest).collect();
+    if !stream.is_terminal() {
+        return widths;
+    }
+    loop {
+        let gaps = COLUMN_GAP.len() * columns.len().saturating_sub(1);
+        let total = widths.iter().sum::<usize>() + gaps;
+        let Some(excess) = total.checked_sub(stream.width()).filter(|excess| *excess > 0) else {
             return widths;
-        }
-        loop {
-            let gaps = COLUMN_GAP.len() * visible_columns.len().saturating_sub(1);
-            let total = widths.iter().sum::<usize>() + gaps;
-            let Some(excess) = total.checked_sub(stream.width()).filter(|excess| *excess > 0)
-            else {
-                return widths;
-            };
-            let shrinkable = (0..visible_columns.len()).filter(|at| {
-                self.columns[visible_columns[*at]].is_shrinkable && widths[*at] > MIN_CELL_WIDTH
-            });
-            let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) else {
-                return widths;
-            };
-            // Shortens the widest column first, and no more than needed.
-            widths[widest] = widths[widest].saturating_sub(excess.min(4)).max(MIN_CELL_WIDTH);
-        }
+        };
+        let shrinkable = (0..columns.len())
+            .filter(|at| columns[*at].layout.is_shrinkable && widths[*at] > MIN_CELL_WIDTH);
+        let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) else {
+            return widths;
+        };
+        // Shortens the widest column first, and no more than needed.
+        widths[widest] = widths[widest].saturating_sub(excess.min(4)).max(MIN_CELL_WIDTH);
     }
 }
 
-/// Writes one line of cells with their columns and widths.
-fn write_line(text: &mut String, cells: &[(TableColumn, usize, &TableCell)], paint: ColorPaint) {
-    let last = cells.len().saturating_sub(1);
-    for (index, (column, width, cell)) in cells.iter().enumerate() {
-        let shortened = truncate_to_width(&cell.text, *width, "…");
-        let blanks = " ".repeat(width.saturating_sub(display_width(&shortened)));
+/// Writes one line of cells.
+fn write_line<'c>(
+    text: &mut String,
+    columns: &[&TableColumn],
+    widths: &[usize],
+    cells: impl Iterator<Item = &'c TableCell>,
+    paint: ColorPaint,
+) {
+    let last = columns.len().saturating_sub(1);
+    for (index, cell) in cells.enumerate() {
+        let shortened = truncate_to_width(&cell.text, widths[index], "…");
+        let blanks = " ".repeat(widths[index].saturating_sub(display_width(&shortened)));
         let painted = paint.text(cell.style, &shortened).to_string();
-        let (before, after) =
-            if column.is_right_aligned { (blanks.as_str(), "") } else { ("", blanks.as_str()) };
-        text.push_str(before);
-        text.push_str(&painted);
+        if columns[index].layout.is_right_aligned {
+            text.push_str(&blanks);
+            text.push_str(&painted);
+        } else {
+            text.push_str(&painted);
+            text.push_str(if index == last { "" } else { &blanks });
+        }
         if index != last {
-            text.push_str(after);
             text.push_str(COLUMN_GAP);
         }
     }
@@ -173,15 +213,14 @@ fn write_line(text: &mut String, cells: &[(TableColumn, usize, &TableCell)], pai
 mod tests {
     use super::*;
 
-    fn sample_table() -> TextTable {
-        let mut table = TextTable::new([
-            TableColumn::new("NAME").shrinkable(),
-            TableColumn::new("N").align_right(),
-            TableColumn::new("MORE").wide_only(),
-        ]);
-        table.add_row(["a".into(), "1".into(), "x".into()]);
-        table.add_row(["a name that is rather long, for a name".into(), "12".into(), "y".into()]);
-        table
+    const ROWS: [(&str, u32, &str); 2] =
+        [("a", 1, "x"), ("a name that is rather long, for a name", 12, "y")];
+
+    fn sample_table() -> TextTable<'static, (&'static str, u32, &'static str)> {
+        TextTable::new(&ROWS)
+            .shrinkable("NAME", |row| row.0)
+            .right("N", |row| row.1)
+            .wide("MORE", |row| row.2)
     }
 
     #[test]
@@ -207,8 +246,7 @@ mod tests {
 
     #[test]
     fn cell_control_characters_are_escaped() {
-        let mut table = TextTable::new([TableColumn::new("A")]);
-        table.add_row([TableCell::from("x\u{1b}[2J")]);
+        let table = TextTable::new(&["x\u{1b}[2J"]).column("A", |text| text);
         let mut out = Vec::new();
         let text = table.render_table(false, false, &OutputStream::plain(&mut out));
         assert_eq!(text, "x\\u{1b}[2J\n");

@@ -1,16 +1,16 @@
 //! Prints the progress: permanent lines, and on a terminal also the active steps.
 
-use std::io;
+use std::io::{self, Write};
+use std::time::Duration;
 
 use noetl_api::execution::EventView;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::source::Span;
 use noetl_playbook::{CheckOptions, Document, check, find_error_span};
 use noetl_types::{ExecutionStatus, TaskError, Timestamp};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::live_lines::LiveLines;
-use super::progress_event::{ProgressEvent, StepPass};
-use super::progress_state::{ActiveStep, ProgressNote, ProgressState, StepStats};
+use super::state::{ActiveStep, ProgressNote, ProgressState, StepPass, StepStats};
 use crate::io::{ColorPaint, Io, OutputStream};
 use crate::render::text_layout::{display_width, escape_control, pluralize, truncate_to_width};
 use crate::render::{diagnostic, palette};
@@ -24,6 +24,29 @@ pub(crate) enum ProgressStyle {
     Lines,
     /// Lines for ended steps, with the active steps below them.
     Live,
+}
+
+impl ProgressStyle {
+    /// Style for the message stream.
+    pub(crate) fn for_output(io: &Io<'_>) -> Self {
+        if io.quiet {
+            Self::Quiet
+        } else if io.err.is_terminal() {
+            Self::Live
+        } else {
+            Self::Lines
+        }
+    }
+}
+
+/// Interval between redraws of a terminal.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Timer for redraws of a terminal.
+pub(crate) fn frame_interval() -> Interval {
+    let mut frames = interval(FRAME_INTERVAL);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    frames
 }
 
 /// Playbook of the run, for source excerpts.
@@ -76,7 +99,7 @@ impl<'s> ProgressDisplay<'s> {
 
     /// Final status of the run, if it has ended.
     pub(crate) fn final_status(&self) -> Option<ExecutionStatus> {
-        self.state.final_status()
+        self.state.final_status
     }
 
     /// True if an uncaught failure was printed with its position.
@@ -88,10 +111,7 @@ impl<'s> ProgressDisplay<'s> {
     pub(crate) fn print_events(&mut self, events: &[EventView], io: &mut Io<'_>) -> io::Result<()> {
         let mut lines = Vec::new();
         for event in events {
-            let Some(progress_event) = ProgressEvent::from_event(event) else {
-                continue;
-            };
-            for note in self.state.apply_event(progress_event, event.created_at) {
+            for note in self.state.apply_event(event) {
                 self.push_note(&note, io, &mut lines);
             }
         }
@@ -115,12 +135,12 @@ impl<'s> ProgressDisplay<'s> {
         let paint = io.err.paint();
         let spinner = SPINNER[self.ticks % SPINNER.len()];
         let mut lines: Vec<String> = Vec::new();
-        for (pass, active) in self.state.active_steps().take(MAX_SHOWN_STEPS) {
+        for (pass, active) in self.state.active_steps.iter().take(MAX_SHOWN_STEPS) {
             let text = format!("{}  {}", self.step_label(pass), format_active(active, now));
             let text = truncate_to_width(&text, width.saturating_sub(3), "…");
             lines.push(format!("{} {text}", paint.text(palette::CODE, spinner)));
         }
-        let hidden = self.state.active_steps().skip(MAX_SHOWN_STEPS).count();
+        let hidden = self.state.active_steps.iter().skip(MAX_SHOWN_STEPS).count();
         if hidden > 0 {
             lines.push(format!("  and {} more", pluralize(hidden, "step")));
         }
@@ -186,8 +206,7 @@ impl<'s> ProgressDisplay<'s> {
             }
             ProgressNote::Skipped { step, reason } => {
                 let name = self.pad_name(step);
-                let text = format!("{name}  skipped: {}", reason.description());
-                ("–", palette::MUTED, text)
+                ("–", palette::MUTED, format!("{name}  skipped: {reason}"))
             }
         };
         let text = text.trim_end();
@@ -212,6 +231,37 @@ impl<'s> ProgressDisplay<'s> {
         let name = escape_control(name);
         let blanks = self.name_width.saturating_sub(display_width(&name));
         format!("{name}{}", " ".repeat(blanks))
+    }
+}
+
+/// Lines at the bottom of a terminal that are redrawn repeatedly.
+#[derive(Debug, Default)]
+struct LiveLines {
+    drawn_lines: usize,
+}
+
+impl LiveLines {
+    /// Erases the lines, so that permanent output can be written.
+    fn erase_lines(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        if self.drawn_lines > 0 {
+            // Moves up to the first line, then clears to the end of the screen.
+            write!(stream, "\u{1b}[{}A\r\u{1b}[J", self.drawn_lines)?;
+            self.drawn_lines = 0;
+        }
+        Ok(())
+    }
+
+    /// Replaces the lines. None may be wider than the terminal.
+    fn draw_lines(&mut self, lines: &[String], stream: &mut impl Write) -> io::Result<()> {
+        let mut block = Vec::new();
+        self.erase_lines(&mut block)?;
+        for line in lines {
+            writeln!(block, "{line}")?;
+        }
+        self.drawn_lines = lines.len();
+        // Written at once to avoid flicker.
+        stream.write_all(&block)?;
+        stream.flush()
     }
 }
 

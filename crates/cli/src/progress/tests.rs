@@ -86,6 +86,7 @@ fn render_display(
         out: OutputStream::plain(&mut out),
         err: OutputStream::terminal(&mut err, width),
         env: Env::default(),
+        quiet: false,
     };
     io.force_color(false);
     draw(&mut ProgressDisplay::new(style, Some(&source)), &mut io);

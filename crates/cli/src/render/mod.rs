@@ -3,6 +3,5 @@
 pub(crate) mod diagnostic;
 pub(crate) mod markdown;
 pub(crate) mod palette;
-pub(crate) mod report;
 pub(crate) mod result;
 pub(crate) mod text_layout;

@@ -1,9 +1,14 @@
 //! Renders the result of a run as data.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 use clap::ValueEnum;
 use noetl_types::{Json, JsonMap};
+
+use crate::error::Result;
+use crate::exit::CommandExit;
+use crate::io::Io;
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,7 +22,7 @@ pub(crate) enum ResultFormat {
 }
 
 /// Renders a result. Without a format, a text is rendered unchanged and null is omitted.
-pub(crate) fn render_result(result: &Json, format: Option<ResultFormat>) -> Option<String> {
+fn render_result(result: &Json, format: Option<ResultFormat>) -> Option<String> {
     Some(match format {
         Some(ResultFormat::Json) => to_indented_json(result),
         Some(ResultFormat::Yaml) => to_yaml(result),
@@ -33,6 +38,18 @@ pub(crate) fn render_result(result: &Json, format: Option<ResultFormat>) -> Opti
             | Json::Map(_) => to_indented_json(result),
         },
     })
+}
+
+/// Prints a result.
+pub(crate) fn print_result(
+    result: &Json,
+    format: Option<ResultFormat>,
+    io: &mut Io<'_>,
+) -> Result<CommandExit> {
+    if let Some(text) = render_result(result, format) {
+        write!(io.out, "{text}")?;
+    }
+    Ok(CommandExit::Ok)
 }
 
 fn to_indented_json(value: &Json) -> String {
@@ -132,73 +149,4 @@ fn is_yaml_keyword(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn sample_json() -> Json {
-        let inner = Json::object([
-            ("b", Json::list([Json::from(1_i64), Json::Null])),
-            ("a", Json::from("x y")),
-        ]);
-        Json::object([
-            ("list", Json::list([inner.clone(), Json::list([inner]), Json::list([])])),
-            ("word", Json::from("no")),
-            ("text", Json::from("two\nlines")),
-            ("empty", Json::empty_map()),
-        ])
-    }
-
-    #[test]
-    fn renders_all_formats() {
-        insta::assert_snapshot!(render_result(&sample_json(), Some(ResultFormat::Yaml)).unwrap(), @r#"
-        empty: {}
-        list:
-          - a: x y
-            b:
-              - 1
-              - null
-          -
-            - a: x y
-              b:
-                - 1
-                - null
-          - []
-        text: "two\nlines"
-        word: "no"
-        "#);
-        let text = Json::from("hello");
-        assert_eq!(render_result(&text, None).unwrap(), "hello\n");
-        assert_eq!(render_result(&text, Some(ResultFormat::Json)).unwrap(), "\"hello\"\n");
-        assert_eq!(render_result(&Json::Null, None), None);
-        assert_eq!(render_result(&Json::Null, Some(ResultFormat::Json)).unwrap(), "null\n");
-        assert_eq!(
-            render_result(&Json::list([Json::from(1_i64)]), Some(ResultFormat::Text)).unwrap(),
-            "[1]\n"
-        );
-    }
-
-    fn any_json() -> impl Strategy<Value = Json> {
-        let leaf = prop_oneof![
-            Just(Json::Null),
-            any::<bool>().prop_map(Json::from),
-            any::<i64>().prop_map(Json::from),
-            "\\PC{0,8}|yes|1e3|~|- a|a: b|[0-9._-]{0,5}".prop_map(Json::from),
-        ];
-        leaf.prop_recursive(4, 24, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
-                prop::collection::btree_map("[a-z1-9 :]{1,4}", inner, 0..4).prop_map(Json::object),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn yaml_round_trips(value in any_json()) {
-            let text = render_result(&value, Some(ResultFormat::Yaml)).unwrap();
-            prop_assert_eq!(noetl_playbook::to_json(&text), Some(value), "{}", text);
-        }
-    }
-}
+mod tests;

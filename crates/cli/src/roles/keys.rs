@@ -3,26 +3,15 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use noetl_server::crypto::{EncryptionKey, InvalidKey, KeyRing};
+use noetl_server::crypto::{EncryptionKey, KeyRing};
 
 use super::store::StoreLocation;
 use crate::config::table::{ENCRYPTION_KEY, ENCRYPTION_KEYS_OLD};
-use crate::config::{Config, ConfigError};
-use crate::error::Error;
-
-/// Error of loading the encryption key.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum KeyError {
-    /// The key file cannot be read or written.
-    #[error("cannot use the encryption key in '{}': {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    /// The key file contains no valid key.
-    #[error("'{}' does not contain an encryption key: {source}", path.display())]
-    Invalid { path: PathBuf, source: InvalidKey },
-}
+use crate::config::{Config, invalid_value_error};
+use crate::error::{Error, Result};
 
 /// Loads the keys from the configuration, or for a database file from the key file next to it. Only
 /// a server creates a missing key file.
@@ -30,7 +19,7 @@ pub(super) fn load_keys(
     config: &Config,
     location: &StoreLocation,
     is_server: bool,
-) -> Result<Option<Arc<KeyRing>>, Error> {
+) -> Result<Option<Arc<KeyRing>>> {
     let current = match config.get(&ENCRYPTION_KEY)? {
         Some(text) => Some(parse_key(ENCRYPTION_KEY.info.name, &text)?),
         None => match location.file_path() {
@@ -50,28 +39,29 @@ pub(super) fn load_keys(
     Ok(Some(Arc::new(ring)))
 }
 
-fn parse_key(name: &str, text: &str) -> Result<EncryptionKey, ConfigError> {
-    EncryptionKey::from_base64(text).map_err(|error| ConfigError::InvalidValue {
-        place: name.to_owned(),
-        // Secret, so not printed.
-        value: None,
-        fault: error.to_string(),
-    })
+fn parse_key(name: &str, text: &str) -> Result<EncryptionKey> {
+    // The key is secret, so it is not printed.
+    EncryptionKey::from_base64(text)
+        .map_err(|error| invalid_value_error(name, None, &error.to_string()))
 }
 
-fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>, Error> {
+fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>> {
     let path = file.with_extension("key");
-    let unusable = |source| KeyError::File { path: path.clone(), source };
+    let name = path.display();
+    let unusable = |error: io::Error| {
+        Error::failed(format!("cannot use the encryption key in '{name}': {error}"))
+    };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && may_create => {
             create_key_file(&path).map_err(unusable)?
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(error).into()),
+        Err(error) => return Err(unusable(error)),
     };
-    let key = EncryptionKey::from_base64(&text)
-        .map_err(|source| KeyError::Invalid { path: path.clone(), source })?;
+    let key = EncryptionKey::from_base64(&text).map_err(|error| {
+        Error::failed(format!("'{name}' does not contain an encryption key: {error}"))
+    })?;
     Ok(Some(key))
 }
 

@@ -9,7 +9,6 @@ use noetl_server::http::{
 use noetl_types::Millis;
 use tokio::net::TcpListener;
 
-use super::error::StartError;
 use super::store::StoreLocation;
 use crate::config::table::{
     BODY_MAX, BODY_TIMEOUT_SECS, CORS_ORIGINS, DEV, DISABLE_METRICS, HEAD_TIMEOUT_SECS, HOST,
@@ -17,8 +16,8 @@ use crate::config::table::{
     RATE_PER_TENANT, RATE_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
     UNSAFE_DURABILITY, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
 };
-use crate::config::{Config, ConfigError, Setting, config_schema};
-use crate::error::Error;
+use crate::config::{Config, Setting, config_schema, missing_setting_error, unsafe_settings_error};
+use crate::error::{Error, Result};
 
 /// Default requests per second per token and tenant on a shared database.
 const DEFAULT_REQUESTS_PER_SEC: u32 = 5_000;
@@ -28,31 +27,27 @@ pub(crate) fn http_settings(
     config: &Config,
     location: &StoreLocation,
     is_dev: bool,
-) -> Result<HttpSettings, Error> {
+) -> Result<HttpSettings> {
     let tls = match (config.get(&TLS_CERT)?, config.get(&TLS_KEY)?) {
         (Some(certificate), Some(key)) => {
             let authority = config.get(&TLS_CLIENT_CA)?;
             let tls = ListenerTls::from_pem_files(&certificate, &key, authority.as_deref());
-            Some(tls.map_err(|error| ConfigError::Unsafe(error.to_string()))?)
+            Some(tls.map_err(|error| unsafe_settings_error(error.to_string()))?)
         }
         (None, None) if config.is_given(&TLS_CLIENT_CA) => {
             let text = "NOETL_TLS_CLIENT_CA requires client certificates, which need encrypted \
                 connections; set NOETL_TLS_CERT and NOETL_TLS_KEY too, or unset all";
-            return Err(ConfigError::Unsupported(text).into());
+            return Err(Error::usage(text));
         }
         (None, None) => None,
-        (Some(_), None) => {
-            return Err(ConfigError::Missing { name: "NOETL_TLS_KEY" }.into());
-        }
-        (None, Some(_)) => {
-            return Err(ConfigError::Missing { name: "NOETL_TLS_CERT" }.into());
-        }
+        (Some(_), None) => return Err(missing_setting_error("NOETL_TLS_KEY")),
+        (None, Some(_)) => return Err(missing_setting_error("NOETL_TLS_CERT")),
     };
     let identities = config.get(&MTLS_IDENTITIES)?.unwrap_or_default();
     if identities != CertificateIdentities::default() && !config.is_given(&TLS_CLIENT_CA) {
         let text = "NOETL_MTLS_IDENTITIES needs client certificates, which are requested only if \
             NOETL_TLS_CLIENT_CA names their authority; set both or neither";
-        return Err(ConfigError::Unsupported(text).into());
+        return Err(Error::usage(text));
     }
     let rate = match location {
         StoreLocation::Database(_) => DEFAULT_REQUESTS_PER_SEC,
@@ -94,7 +89,7 @@ pub(crate) struct BoundListeners {
 pub(crate) async fn bind_listeners(
     config: &Config,
     settings: &HttpSettings,
-) -> Result<BoundListeners, Error> {
+) -> Result<BoundListeners> {
     let public = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
     let bind_extra = async |setting: &'static Setting<SocketAddr>| match config.get(setting)? {
         Some(address) => {
@@ -118,7 +113,7 @@ pub(crate) async fn bind_listeners(
 /// Binds the metrics listener of a worker, if configured.
 pub(crate) async fn bind_worker_metrics(
     config: &Config,
-) -> Result<Option<(TcpListener, SocketAddr)>, Error> {
+) -> Result<Option<(TcpListener, SocketAddr)>> {
     let Some(address) = config.get(&WORKER_METRICS_BIND)? else {
         return Ok(None);
     };
@@ -129,7 +124,7 @@ pub(crate) async fn bind_worker_metrics(
     if !is_loopback && !config.value(&UNSAFE_PLAINTEXT)? {
         let text = "WORKER_METRICS_BIND can be reached from other machines, and metrics would be sent \
             unencrypted; use a loopback address such as 127.0.0.1:9090, or set NOETL_UNSAFE_PLAINTEXT=true";
-        return Err(ConfigError::Unsupported(text).into());
+        return Err(Error::usage(text));
     }
     bind_address(address, WORKER_METRICS_BIND.info.name).await.map(Some)
 }
@@ -137,29 +132,41 @@ pub(crate) async fn bind_worker_metrics(
 async fn bind_address(
     address: SocketAddr,
     setting: &'static str,
-) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::AddrInUse => StartError::PortInUse { address, setting },
-        _ => StartError::Listen { address, setting, source },
-    };
+) -> Result<(TcpListener, SocketAddr)> {
+    let failed = |error: io::Error| listen_error(address, setting, &error);
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local_address = listener.local_addr().map_err(failed)?;
     Ok((listener, local_address))
 }
 
+fn listen_error(address: SocketAddr, setting: &str, error: &io::Error) -> Error {
+    let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+    let (port, ip) = (address.port(), address.ip());
+    let error = if is_in_use {
+        Error::conflict(format!("port {port} of {ip} is already in use"))
+    } else {
+        Error::failed(format!("cannot listen on {address}: {}", error.kind()))
+    };
+    error.with_help(match (setting == PORT.info.name, is_in_use) {
+        (true, true) => "choose another with --port, or use --port 0 for a free one".to_owned(),
+        (true, false) => "choose another address with --host and --port".to_owned(),
+        (false, _) => format!("choose another in {setting}; port 0 selects a free one"),
+    })
+}
+
 /// Checks an address before anything is opened. The server performs the same checks.
-fn check_address(address: SocketAddr, settings: &HttpSettings) -> Result<(), ConfigError> {
+fn check_address(address: SocketAddr, settings: &HttpSettings) -> Result<()> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     let ip = address.ip();
     if settings.is_dev {
-        return Err(ConfigError::Unsafe(format!(
+        return Err(unsafe_settings_error(format!(
             "{ip} can be reached from other machines, and NOETL_DEV accepts callers without a token"
         )));
     }
     if settings.tls.is_none() && !settings.unsafe_plaintext {
-        return Err(ConfigError::Unsafe(format!(
+        return Err(unsafe_settings_error(format!(
             "{ip} can be reached from other machines, and tokens would be sent unencrypted"
         )));
     }

@@ -9,8 +9,9 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, TenantId, Timestamp};
 
 use super::store::StoreLocation;
+use crate::config::Config;
 use crate::config::table::WORKER_OFFLINE_SECS;
-use crate::config::{Config, ConfigError};
+use crate::error::{Error, Result};
 
 /// Prefix of the pools of local runs. Each local run has its own pool, so that processes do not
 /// execute each other's commands.
@@ -25,7 +26,7 @@ const MAX_EXAMINED_RUNS: usize = 100_000;
 
 /// Runs that no process will continue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum OrphanScope {
+enum OrphanScope {
     /// All local runs. This process uses the store exclusively, so no other process is running
     /// them.
     AllLocalRuns,
@@ -35,10 +36,7 @@ pub(crate) enum OrphanScope {
 
 impl OrphanScope {
     /// Scope for a store. `None` for a store in memory.
-    pub(crate) fn for_location(
-        location: &StoreLocation,
-        config: &Config,
-    ) -> Result<Option<Self>, ConfigError> {
+    fn for_location(location: &StoreLocation, config: &Config) -> Result<Option<Self>> {
         Ok(match location {
             StoreLocation::Memory => None,
             StoreLocation::File { .. } => Some(Self::AllLocalRuns),
@@ -55,7 +53,22 @@ impl OrphanScope {
 pub(crate) async fn cancel_orphans(
     store: &dyn Store,
     runtime: &Runtime,
+    location: &StoreLocation,
+    config: &Config,
+) -> Result<usize> {
+    match OrphanScope::for_location(location, config)? {
+        None => Ok(0),
+        Some(scope) => {
+            let cancelled = cancel_orphans_in(scope, store, runtime).await;
+            cancelled.map_err(|error| Error::from_chain(&error))
+        }
+    }
+}
+
+async fn cancel_orphans_in(
     scope: OrphanScope,
+    store: &dyn Store,
+    runtime: &Runtime,
 ) -> Result<usize, RuntimeError> {
     let now = SystemClock.now();
     let (cutoff, live_pools) = match scope {

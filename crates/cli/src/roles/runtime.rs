@@ -10,7 +10,6 @@ use noetl_store::Store;
 use noetl_types::limits::MaxAttempts;
 use noetl_types::{Millis, Text};
 
-use super::error::StartError;
 use super::keys::load_keys;
 use super::store::StoreLocation;
 use crate::config::table::{
@@ -22,8 +21,8 @@ use crate::config::table::{
     SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED,
     STREAM_POLL_MS, STREAM_RETENTION_SECS, TRACES, WORKER_OFFLINE_SECS,
 };
-use crate::config::{Config, ConfigError};
-use crate::error::Error;
+use crate::config::{Config, invalid_value_error};
+use crate::error::{Error, Result};
 
 /// Server in front of a runtime.
 #[derive(Debug, Clone, Copy)]
@@ -40,28 +39,22 @@ pub(crate) async fn open_runtime(
     location: &StoreLocation,
     config: &Config,
     endpoint: Option<ServerEndpoint<'_>>,
-) -> Result<Runtime, Error> {
+) -> Result<Runtime> {
     let settings = Settings {
         keys: load_keys(config, location, endpoint.is_some())?,
         ..runtime_settings(config, endpoint)?
     };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
-    Ok(runtime.map_err(StartError::Runtime)?)
+    runtime.map_err(|error| Error::from_chain(&error))
 }
 
 /// Opens a runtime that only reads the store.
-pub(crate) fn open_read_only_runtime(
-    store: Arc<dyn Store>,
-    config: &Config,
-) -> Result<Runtime, ConfigError> {
+pub(crate) fn open_read_only_runtime(store: Arc<dyn Store>, config: &Config) -> Result<Runtime> {
     let settings = runtime_settings(config, None)?;
     Ok(Runtime::open_read_only(store, Arc::new(SystemClock), settings))
 }
 
-fn runtime_settings(
-    config: &Config,
-    endpoint: Option<ServerEndpoint<'_>>,
-) -> Result<Settings, ConfigError> {
+fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Result<Settings> {
     let public_url = match config.get(&PUBLIC_URL)? {
         Some(public_url) => Some(Text::from(public_url)),
         None => endpoint.map(|endpoint| Text::from(endpoint.url)),
@@ -105,31 +98,22 @@ fn runtime_settings(
 }
 
 /// NATS settings, if an address is configured.
-fn nats_settings(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
+fn nats_settings(config: &Config) -> Result<Option<NatsSettings>> {
     let is_streaming = config.value(&STREAM_ENABLED)?;
     let (dedup, retention) =
         (config.value(&STREAM_DEDUP_SECS)?, config.value(&STREAM_RETENTION_SECS)?);
     if dedup > retention {
-        return Err(ConfigError::InvalidValue {
-            place: STREAM_DEDUP_SECS.info.name.to_owned(),
-            value: Some(dedup.to_string()),
-            fault: format!(
-                "must not exceed the retention of messages, which is {retention} by \
-                 NOETL_EVENT_STREAM_RETENTION_SECS; lower this value or raise the retention"
-            ),
-        });
+        let fault = format!(
+            "must not exceed the retention of messages, which is {retention} by \
+             NOETL_EVENT_STREAM_RETENTION_SECS; lower this value or raise the retention"
+        );
+        let name = STREAM_DEDUP_SECS.info.name;
+        return Err(invalid_value_error(name, Some(&dedup.to_string()), &fault));
     }
-    let url = match config.get(&NATS_URL)? {
-        Some(url) => Some(url),
-        None => config.get(&NATS_URL_ALIAS)?,
-    };
-    let Some(url) = url else {
+    let Some(url) = config.get(&NATS_URL)?.or(config.get(&NATS_URL_ALIAS)?) else {
         if is_streaming {
-            return Err(ConfigError::InvalidValue {
-                place: STREAM_ENABLED.info.name.to_owned(),
-                value: Some("true".to_owned()),
-                fault: "requires a NATS server; set NOETL_NATS_URL".to_owned(),
-            });
+            let fault = "requires a NATS server; set NOETL_NATS_URL";
+            return Err(invalid_value_error(STREAM_ENABLED.info.name, Some("true"), fault));
         }
         return Ok(None);
     };
@@ -155,70 +139,4 @@ fn nats_settings(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use noetl_types::ByteSize;
-
-    use super::*;
-    use crate::config::GivenSettings;
-
-    #[test]
-    fn limits_come_from_settings() {
-        let settings_for = |variables: &[(&str, &str)]| {
-            let variables = variables.iter().copied().collect();
-            let config = Config::load(&GivenSettings::default(), &variables).unwrap();
-            runtime_settings(&config, None).unwrap()
-        };
-        let (defaulted, default) = (settings_for(&[]), Settings::default());
-        assert_eq!(defaulted.defaults, default.defaults);
-        assert_eq!(defaulted.max_live_executions, default.max_live_executions);
-        assert_eq!((defaulted.max_result_size, defaulted.metrics), (default.max_result_size, true));
-        let configured = settings_for(&[
-            ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
-            ("NOETL_MAX_ATTEMPTS", "4"),
-            ("NOETL_INLINE_MAX_BYTES", "1024"),
-            ("NOETL_RESULT_MAX_BYTES", "2MiB"),
-            ("NOETL_DISABLE_METRICS", "true"),
-        ]);
-        assert_eq!(configured.max_live_executions, 5);
-        assert_eq!(configured.defaults.max_attempts.get(), 4);
-        assert_eq!(configured.defaults.inline_max, ByteSize::from_kib(1));
-        assert_eq!(configured.max_result_size, ByteSize::from_mib(2));
-        assert!(!configured.metrics);
-    }
-
-    fn load_config(variables: &[(&str, &str)]) -> Config {
-        Config::load(&GivenSettings::default(), &variables.iter().copied().collect()).unwrap()
-    }
-
-    #[test]
-    fn rejects_dedup_window_beyond_retention() {
-        let error_for = |dedup, retention| {
-            let variables = [
-                ("NOETL_EVENT_STREAM_DEDUP_SECS", dedup),
-                ("NOETL_EVENT_STREAM_RETENTION_SECS", retention),
-            ];
-            let settings = runtime_settings(&load_config(&variables), None);
-            settings.err().map(|error| error.to_string())
-        };
-        assert_eq!(error_for("60", "60"), None);
-        let text = error_for("61", "60").unwrap();
-        assert!(text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"), "{text}");
-        assert!(text.contains("NOETL_EVENT_STREAM_RETENTION_SECS"), "{text}");
-    }
-
-    #[test]
-    fn outbox_requires_internal_token() {
-        let outbox = |variables: &[(&str, &str)], endpoint| {
-            let settings = runtime_settings(&load_config(variables), endpoint).unwrap();
-            settings.outbox
-        };
-        let endpoint = Some(ServerEndpoint { url: "http://localhost:1", requires_tokens: true });
-        let token = ("NOETL_INTERNAL_API_TOKEN", "platform-token");
-        let enabled = |value| ("NOETL_OUTBOX_ENABLED", value);
-        assert!(!outbox(&[], endpoint));
-        assert!(outbox(&[token], endpoint));
-        assert!(!outbox(&[token], None));
-        assert!(outbox(&[enabled("on")], endpoint));
-        assert!(!outbox(&[token, enabled("off")], endpoint));
-    }
-}
+mod tests;

@@ -9,9 +9,8 @@ use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, TlsVerification};
+use noetl_store::{MemoryStore, PostgresStore, SchemaStatus, SqliteStore, Store, StoreError};
 
-use super::error::StartError;
 use super::lock_file::ServerLockFile;
 use crate::config::table::{
     CLUSTER_DSN, DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD_MONTHS, POSTGRES_ACQUIRE_TIMEOUT_SECS,
@@ -19,7 +18,8 @@ use crate::config::table::{
     POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER,
     SCHEMA, SHARDS, STATEMENT_CACHE, STORE, TLS_KEY, UNSAFE_DURABILITY,
 };
-use crate::config::{Config, ConfigError, SettingOrigin, StoreChoice};
+use crate::config::{Config, SettingOrigin, StoreChoice};
+use crate::error::{Error, Result, error_chain};
 use crate::render::text_layout::escape_control;
 
 /// Write connections of the PostgreSQL store.
@@ -36,27 +36,12 @@ pub(crate) enum StoreLocation {
     Memory,
 }
 
-/// Settings of a PostgreSQL database.
+/// A PostgreSQL database.
 #[derive(Clone)]
 pub(crate) struct DatabaseSettings {
     /// Address for messages, without user and password.
     display_name: String,
-    dsn: String,
-    /// Address for the role that owns the tables, if it is a different one.
-    owner_dsn: Option<String>,
-    schema: String,
-    trust: Option<TlsVerification>,
-    root_certificates: Option<PathBuf>,
-    connections: u32,
-    /// Connections opened at startup.
-    initial_connections: u32,
-    /// Prepared statements cached per connection.
-    statement_cache: u32,
-    /// Accepts a server that can lose committed transactions.
-    unsafe_durability: bool,
-    /// Maximum seconds to wait for a connection.
-    acquire_timeout_secs: u32,
-    months_ahead: u32,
+    options: PostgresOptions,
 }
 
 /// The address contains a password, so only the display name is printed.
@@ -75,17 +60,17 @@ pub(crate) enum OpenResult {
 
 impl StoreLocation {
     /// Location from the configuration.
-    pub(crate) fn from_config(config: &Config) -> Result<Self, ConfigError> {
+    pub(crate) fn from_config(config: &Config) -> Result<Self> {
         if config.is_given(&SHARDS) {
             let text = "NOETL_SHARDS names several databases, but this version supports one; set \
                 NOETL_DSN or POSTGRES_HOST, and unset NOETL_SHARDS";
-            return Err(ConfigError::Unsupported(text));
+            return Err(Error::usage(text));
         }
         if config.is_given(&CLUSTER_DSN) {
             let text = "NOETL_CLUSTER_DSN names a database shared between several databases, but this \
                 version supports one; set NOETL_DSN or POSTGRES_HOST, and unset \
                 NOETL_CLUSTER_DSN";
-            return Err(ConfigError::Unsupported(text));
+            return Err(Error::usage(text));
         }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
         match config.get(&STORE)? {
@@ -96,7 +81,7 @@ impl StoreLocation {
             None if config.is_given(&OWNER_DSN) => {
                 let text = "NOETL_OWNER_DSN is set, but no PostgreSQL database is configured; \
                     set NOETL_DSN or POSTGRES_HOST too";
-                Err(ConfigError::Unsupported(text))
+                Err(Error::usage(text))
             }
             None => Ok(Self::File {
                 path: data_dir(config)?.join("noetl.db"),
@@ -127,25 +112,74 @@ impl StoreLocation {
 
     /// True if a separate role is configured as the owner of the tables.
     pub(crate) fn has_separate_owner(&self) -> bool {
-        matches!(self, Self::Database(database) if database.owner_dsn.is_some())
+        matches!(self, Self::Database(database) if database.options.owner_config.is_some())
     }
 
     /// Opens the store, unless another process uses it.
-    pub(crate) async fn open_store(&self) -> Result<OpenResult, StartError> {
+    pub(crate) async fn open_store(&self) -> Result<OpenResult> {
         match self {
             Self::Memory => Ok(OpenResult::Store(Arc::new(MemoryStore::new()))),
             Self::Database(database) => {
-                Ok(OpenResult::Store(Arc::new(database.open_postgres().await?)))
+                let store = PostgresStore::open(&database.options).await;
+                let store = store.map_err(|error| database.open_error(&error))?;
+                Ok(OpenResult::Store(Arc::new(store)))
             }
             Self::File { path, .. } => open_database_file(path),
         }
     }
-}
 
-impl StoreLocation {
+    /// Opens the store. Fails if another process uses it, which `describe_holder` names.
+    pub(crate) async fn open_exclusive_store(
+        &self,
+        describe_holder: impl FnOnce(Option<ServerLockFile>) -> Option<String>,
+    ) -> Result<Arc<dyn Store>> {
+        match self.open_store().await? {
+            OpenResult::Store(store) => Ok(store),
+            OpenResult::InUse(lock_file) => {
+                let holder = describe_holder(lock_file);
+                let holder = holder.as_deref().unwrap_or("the other process");
+                Err(self.in_use_error(&format!(
+                    "stop {holder}, or choose another database with --store sqlite:PATH"
+                )))
+            }
+        }
+    }
+
+    /// Error of a database file that another process uses.
+    pub(crate) fn in_use_error(&self, help: &str) -> Error {
+        let message = format!("another process is using {}", self.display_name());
+        Error::conflict(message).with_help(help)
+    }
+
+    /// Schema version of the tables. `None` for a store in memory.
+    pub(crate) async fn schema_version(&self) -> Result<Option<SchemaStatus>> {
+        let status = match self {
+            Self::Memory => return Ok(None),
+            Self::File { path, .. } => SqliteStore::schema_status(&SqliteOptions::new(path))
+                .map_err(|error| file_error(path, &error)),
+            Self::Database(database) => PostgresStore::schema_status(&database.options)
+                .await
+                .map_err(|error| database.open_error(&error)),
+        };
+        status.map(Some)
+    }
+
+    /// Opens the store read-only while other processes may write to it. Creates and migrates
+    /// nothing.
+    pub(crate) async fn open_read_only(&self) -> Result<Arc<dyn Store>> {
+        match self {
+            Self::Memory => Ok(Arc::new(MemoryStore::new())),
+            Self::File { path, .. } => open_file_read_only(path),
+            Self::Database(database) => {
+                let store = PostgresStore::open_read_only(&database.options).await;
+                Ok(Arc::new(store.map_err(|error| database.open_error(&error))?))
+            }
+        }
+    }
+
     /// Finds the server that uses the database file, or opens the file read-only while other
     /// processes may write to it. Returns `None` if there is no file.
-    pub(crate) fn find_server_or_open(&self) -> Result<Option<OpenResult>, StartError> {
+    pub(crate) fn find_server_or_open(&self) -> Result<Option<OpenResult>> {
         let Self::File { path, .. } = self else {
             return Ok(None);
         };
@@ -162,16 +196,19 @@ impl StoreLocation {
 }
 
 /// Opens a database file read-only while other processes may write to it.
-pub(crate) fn open_file_read_only(path: &Path) -> Result<Arc<dyn Store>, StartError> {
+pub(crate) fn open_file_read_only(path: &Path) -> Result<Arc<dyn Store>> {
     let store = SqliteStore::open_read_only(&SqliteOptions::new(path));
-    let store = store.map_err(|source| StartError::DatabaseFile {
-        path: escape_control(&path.to_string_lossy()),
-        source,
-    })?;
-    Ok(Arc::new(store))
+    Ok(Arc::new(store.map_err(|error| file_error(path, &error))?))
 }
 
-fn open_database_file(path: &Path) -> Result<OpenResult, StartError> {
+/// Error of a database file that cannot be opened.
+fn file_error(path: &Path, error: &StoreError) -> Error {
+    let path = escape_control(&path.to_string_lossy());
+    Error::failed(format!("cannot open the database {path}: {}", error_chain(error)))
+        .with_help("choose another database with --store sqlite:PATH, or use --store memory")
+}
+
+fn open_database_file(path: &Path) -> Result<OpenResult> {
     match SqliteStore::open(&SqliteOptions::new(path)) {
         Ok(store) => {
             // This process holds the lock, so any lock file of a server is stale.
@@ -179,9 +216,7 @@ fn open_database_file(path: &Path) -> Result<OpenResult, StartError> {
             Ok(OpenResult::Store(Arc::new(store)))
         }
         Err(_) if is_locked(path) => Ok(OpenResult::InUse(ServerLockFile::read_beside(path))),
-        Err(source) => {
-            Err(StartError::DatabaseFile { path: escape_control(&path.to_string_lossy()), source })
-        }
+        Err(error) => Err(file_error(path, &error)),
     }
 }
 
@@ -197,48 +232,27 @@ fn is_locked(database: &Path) -> bool {
 }
 
 impl DatabaseSettings {
-    /// Connection options.
-    pub(super) fn postgres_options(&self) -> PostgresOptions {
-        let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
-        options.owner_config.clone_from(&self.owner_dsn);
-        options.schema.clone_from(&self.schema);
-        options.months_ahead = self.months_ahead;
-        options.trust = self.trust;
-        options.root_certificates.clone_from(&self.root_certificates);
-        let readers = |count: u32| usize::try_from(count.saturating_sub(WRITER_CONNECTIONS));
-        options.max_connections = readers(self.connections).unwrap_or(1).max(1);
-        options.initial_connections = readers(self.initial_connections).unwrap_or(0);
-        options.max_prepared_statements =
-            usize::try_from(self.statement_cache).unwrap_or(usize::MAX);
-        options.unsafe_durability = self.unsafe_durability;
-        options.acquire_timeout = Duration::from_secs(self.acquire_timeout_secs.into());
-        options
-    }
-
-    async fn open_postgres(&self) -> Result<PostgresStore, StartError> {
-        let store = PostgresStore::open(&self.postgres_options()).await;
-        store.map_err(|source| self.to_start_error(source))
-    }
-
-    pub(super) fn to_start_error(&self, source: StoreError) -> StartError {
-        StartError::Database {
-            place: self.display_name.clone(),
-            has_owner: self.owner_dsn.is_some(),
-            source,
-        }
+    /// Error of a database that cannot be used.
+    fn open_error(&self, error: &StoreError) -> Error {
+        let (place, cause) = (&self.display_name, error_chain(error));
+        let owner = if self.options.owner_config.is_some() { "NOETL_OWNER_DSN and " } else { "" };
+        Error::failed(format!("cannot use the PostgreSQL database at {place}: {cause}")).with_help(
+            format!(
+                "check that PostgreSQL 15 or newer is running there and that {owner}NOETL_DSN, or \
+                 POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are correct"
+            ),
+        )
     }
 }
 
-fn database_settings(config: &Config) -> Result<DatabaseSettings, ConfigError> {
-    let schema = config.value(&SCHEMA)?;
+fn database_settings(config: &Config) -> Result<DatabaseSettings> {
     let connections = config.value(&POSTGRES_MAX_CONNECTIONS)?;
     let initial_connections = config.value(&POSTGRES_MIN_CONNECTIONS)?;
     if initial_connections > connections {
         let text = "POSTGRES_MIN_CONNECTIONS is greater than POSTGRES_MAX_CONNECTIONS; set it to at most that \
             number";
-        return Err(ConfigError::Unsupported(text));
+        return Err(Error::usage(text));
     }
-    let months_ahead = config.value(&PARTITIONS_AHEAD_MONTHS)?;
     let (dsn, display_name) = match config.get(&DSN)? {
         Some(dsn) => {
             let display_name = redact_dsn(&dsn);
@@ -246,23 +260,24 @@ fn database_settings(config: &Config) -> Result<DatabaseSettings, ConfigError> {
         }
         None => dsn_from_parts(config)?,
     };
-    Ok(DatabaseSettings {
-        display_name,
-        dsn,
-        owner_dsn: config.get(&OWNER_DSN)?,
-        schema,
-        trust: config.get(&POSTGRES_SSLMODE)?,
-        root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
-        connections,
-        initial_connections,
-        statement_cache: config.value(&STATEMENT_CACHE)?,
-        unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
-        acquire_timeout_secs: config.value(&POSTGRES_ACQUIRE_TIMEOUT_SECS)?,
-        months_ahead,
-    })
+    let readers = |count: u32| usize::try_from(count.saturating_sub(WRITER_CONNECTIONS));
+    let mut options = PostgresOptions::new(dsn, SystemClock.now());
+    options.owner_config = config.get(&OWNER_DSN)?;
+    options.schema = config.value(&SCHEMA)?;
+    options.months_ahead = config.value(&PARTITIONS_AHEAD_MONTHS)?;
+    options.trust = config.get(&POSTGRES_SSLMODE)?;
+    options.root_certificates = config.get(&POSTGRES_SSLROOTCERT)?;
+    options.max_connections = readers(connections).unwrap_or(1).max(1);
+    options.initial_connections = readers(initial_connections).unwrap_or(0);
+    options.max_prepared_statements =
+        usize::try_from(config.value(&STATEMENT_CACHE)?).unwrap_or(usize::MAX);
+    options.unsafe_durability = config.value(&UNSAFE_DURABILITY)?;
+    options.acquire_timeout =
+        Duration::from_secs(config.value(&POSTGRES_ACQUIRE_TIMEOUT_SECS)?.into());
+    Ok(DatabaseSettings { display_name, options })
 }
 
-fn dsn_from_parts(config: &Config) -> Result<(String, String), ConfigError> {
+fn dsn_from_parts(config: &Config) -> Result<(String, String)> {
     let host = config.value(&POSTGRES_HOST)?;
     let port = config.value(&POSTGRES_PORT)?;
     let database = config.value(&POSTGRES_DATABASE)?;
@@ -297,16 +312,20 @@ fn redact_dsn(dsn: &str) -> String {
 }
 
 /// Directory of the embedded database. Created if it does not exist.
-fn data_dir(config: &Config) -> Result<PathBuf, ConfigError> {
-    let dir = match config.get(&DATA_DIR)? {
-        Some(dir) => dir,
-        None => {
-            choose_base_strategy().map_err(|_| ConfigError::NoDataDir)?.data_dir().join("noetl")
-        }
+fn data_dir(config: &Config) -> Result<PathBuf> {
+    let dir = if let Some(dir) = config.get(&DATA_DIR)? {
+        dir
+    } else {
+        let user_dirs = choose_base_strategy().map_err(|_| {
+            Error::usage("cannot determine the user's data directory")
+                .with_help("set HOME, or choose a directory with NOETL_DATA_DIR")
+        })?;
+        user_dirs.data_dir().join("noetl")
     };
-    create_private_dir(&dir).map_err(|source| ConfigError::DataDir {
-        path: escape_control(&dir.to_string_lossy()),
-        source,
+    create_private_dir(&dir).map_err(|error| {
+        let path = escape_control(&dir.to_string_lossy());
+        Error::usage(format!("cannot create the data directory {path}: {}", error.kind()))
+            .with_help("choose another directory with --data-dir or NOETL_DATA_DIR")
     })?;
     Ok(dir)
 }
@@ -322,10 +341,7 @@ pub(super) enum SecretPathScope {
 }
 
 /// Files and directories with data and secrets of the platform, existing or not.
-pub(super) fn secret_paths(
-    config: &Config,
-    scope: SecretPathScope,
-) -> Result<Vec<PathBuf>, ConfigError> {
+pub(super) fn secret_paths(config: &Config, scope: SecretPathScope) -> Result<Vec<PathBuf>> {
     let user_dirs = choose_base_strategy().ok();
     let mut paths = Vec::new();
     let data = config.get(&DATA_DIR)?;
@@ -369,103 +385,4 @@ fn create_private_dir(dir: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::GivenSettings;
-
-    #[test]
-    fn address_is_shown_without_secrets() {
-        let addresses = [
-            "postgres://u:p%40ss@db.example:5432/noetl?sslmode=require",
-            "postgres://u:a@b@db/x",
-            "postgresql:///noetl",
-            "host=db port=5 user=u password='se cret' dbname=n",
-        ]
-        .map(redact_dsn);
-        assert_eq!(
-            addresses,
-            ["db.example:5432/noetl", "db/x", "/noetl", "host=db port=5 dbname=n"]
-        );
-    }
-
-    #[test]
-    fn pool_sizes_come_from_settings() {
-        let options_for = |variables: &[(&str, &str)]| {
-            let dsn = [("NOETL_DSN", "postgres://h/d")];
-            let variables = dsn.iter().chain(variables).copied().collect();
-            let config = Config::load(&GivenSettings::default(), &variables).unwrap();
-            database_settings(&config).map(|database| database.postgres_options())
-        };
-        let defaulted = options_for(&[]).unwrap();
-        assert_eq!(
-            (
-                defaulted.max_connections,
-                defaulted.initial_connections,
-                defaulted.max_prepared_statements
-            ),
-            (8, 0, 100)
-        );
-        assert!(!defaulted.unsafe_durability);
-        let configured = options_for(&[
-            ("POSTGRES_MAX_CONNECTIONS", "7"),
-            ("POSTGRES_MIN_CONNECTIONS", "6"),
-            ("NOETL_PG_STATEMENT_CACHE_CAPACITY", "0"),
-            ("NOETL_UNSAFE_DURABILITY", "true"),
-        ]);
-        let configured = configured.unwrap();
-        // Two of the connections are for writes.
-        assert_eq!(
-            (
-                configured.max_connections,
-                configured.initial_connections,
-                configured.max_prepared_statements
-            ),
-            (5, 4, 0)
-        );
-        assert!(configured.unsafe_durability);
-        let error = options_for(&[("POSTGRES_MIN_CONNECTIONS", "11")]).unwrap_err();
-        assert!(error.to_string().contains("POSTGRES_MAX_CONNECTIONS"), "{error}");
-    }
-
-    #[test]
-    fn connection_string_values_are_quoted() {
-        assert_eq!(quote_dsn_value(r"a'b\c"), r"'a\'b\\c'");
-    }
-
-    #[test]
-    fn secret_files_are_listed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        for (name, text) in [
-            ("token", "t"),
-            ("owner", "postgres://o:p@h/d"),
-            ("noetl.toml", "dsn = 'postgres://u:p@h/d'"),
-        ] {
-            fs::write(path(name), text).unwrap();
-        }
-        let text = |name: &str| path(name).display().to_string();
-        let variables = [
-            ("NOETL_DATA_DIR", text("data")),
-            ("NOETL_STORE", "sqlite:beside.db".to_owned()),
-            ("NOETL_TLS_KEY", text("tls.pem")),
-            ("NOETL_TOKEN_FILE", text("token")),
-            ("NOETL_OWNER_DSN_FILE", text("owner")),
-            ("NOETL_CONFIG", text("noetl.toml")),
-        ];
-        let variables = variables.iter().map(|(name, value)| (*name, &**value));
-        let config = Config::load(&GivenSettings::default(), &variables.collect()).unwrap();
-        let with_directory = secret_paths(&config, SecretPathScope::Directory).unwrap();
-        let files = secret_paths(&config, SecretPathScope::Files).unwrap();
-        let key_file = std::path::absolute("beside.key").unwrap();
-        let named_files = ["tls.pem", "token", "owner", "noetl.toml"].map(path);
-        for path in named_files.into_iter().chain([key_file]) {
-            assert!(with_directory.contains(&path), "{path:?} {with_directory:?}");
-            assert!(files.contains(&path), "{path:?} {files:?}");
-        }
-        assert!(with_directory.contains(&path("data")) && !files.contains(&path("data")));
-        for name in ["noetl.db", "noetl.db-wal", "noetl.key"] {
-            assert!(files.contains(&path("data").join(name)), "{files:?}");
-        }
-        assert!(with_directory.iter().all(|path| path.is_absolute()), "{with_directory:?}");
-    }
-}
+mod tests;

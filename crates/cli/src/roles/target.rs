@@ -8,23 +8,14 @@ use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
 use noetl_api::execution::{CancelRequest, EventPage, ExecutionDetail, ExecutionStatusView};
 use noetl_api::explain::{ExecutionExplanation, ExplainQuery};
 use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionList, ExecutionsQuery};
-use noetl_api::{ApiError, Client, Problem, WorkerApi as _};
-use noetl_server::{Runtime, RuntimeError};
+use noetl_api::{Client, WorkerApi as _};
+use noetl_server::Runtime;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Json, PlaybookPath, PoolName, Text};
 
-use super::error_chain;
 use super::orphans::LOCAL_POOL_PREFIX;
 use super::worker::random_suffix;
-use crate::exit::CommandExit;
-use crate::render::text_layout::escape_control;
-
-/// Help for a server that does not recognize the caller.
-const UNAUTHENTICATED_HELP: &str = "set NOETL_TOKEN for a server given by --server or NOETL_SERVER_URL; a \
-                           profile has its own token source, see: noetl profile show";
-
-/// Maximum errors listed in a help text.
-const MAX_LISTED_ERRORS: usize = 10;
+use crate::error::{Error, Result};
 
 /// Target of requests about runs.
 #[derive(Clone)]
@@ -35,102 +26,8 @@ pub(crate) enum Target {
     Remote(Client),
 }
 
-/// Error of a request about runs.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TargetError {
-    #[error("{}", error_chain(.0))]
-    Local(#[from] RuntimeError),
-    #[error(transparent)]
-    Remote(#[from] ApiError),
-    #[error("this operation requires a server")]
-    NoServer,
-}
-
-impl TargetError {
-    /// Suggested fix.
-    pub(crate) fn help_text(&self) -> Option<String> {
-        match self {
-            Self::Remote(ApiError::Unreachable(_)) => {
-                Some("the run continues when its server is available again".to_owned())
-            }
-            Self::NoServer => Some(
-                "start one with 'noetl dev' or 'noetl server', or choose one with --server URL"
-                    .to_owned(),
-            ),
-            Self::Remote(ApiError::Refused { problem, .. })
-            | Self::Local(RuntimeError::Refused(problem)) => error_details(problem),
-            Self::Remote(ApiError::Unreadable(_)) => {
-                Some("check that the address is that of a NoETL server".to_owned())
-            }
-            Self::Local(RuntimeError::Store(_) | RuntimeError::Machine(_)) => None,
-        }
-    }
-
-    /// Exit code of the error.
-    pub(crate) fn exit_code(&self) -> CommandExit {
-        match self {
-            Self::NoServer => CommandExit::Unreachable,
-            Self::Remote(error) => exit_for_api_error(error),
-            // Without a server, no error can mean that the server is unavailable.
-            Self::Local(RuntimeError::Refused(problem)) => {
-                match CommandExit::from_http_status(problem.status) {
-                    CommandExit::Unreachable => CommandExit::Failed,
-                    exit => exit,
-                }
-            }
-            Self::Local(RuntimeError::Store(_) | RuntimeError::Machine(_)) => CommandExit::Failed,
-        }
-    }
-
-    /// Error code of a rejected request.
-    pub(crate) fn error_code(&self) -> Option<ErrorCode> {
-        match self {
-            Self::Local(RuntimeError::Refused(problem)) => problem.known_code(),
-            Self::Remote(error) => error.code(),
-            Self::Local(RuntimeError::Store(_) | RuntimeError::Machine(_)) | Self::NoServer => None,
-        }
-    }
-}
-
-/// Exit code for an error response or an unreachable server.
-pub(crate) fn exit_for_api_error(error: &ApiError) -> CommandExit {
-    match error {
-        ApiError::Refused { problem, .. } => CommandExit::from_http_status(problem.status),
-        // The address responds but is not a NoETL server, for example a proxy.
-        ApiError::Unreachable(_) | ApiError::Unreadable(_) => CommandExit::Unreachable,
-    }
-}
-
-/// Lists the single errors of a rejected request.
-fn error_details(problem: &Problem) -> Option<String> {
-    let details: Vec<String> = problem
-        .errors
-        .iter()
-        .take(MAX_LISTED_ERRORS)
-        .map(|error| {
-            let position = match (error.line, error.column) {
-                (Some(line), Some(column)) => format!("{line}:{column}: "),
-                (Some(line), None) => format!("line {line}: "),
-                (None, _) => String::new(),
-            };
-            let code = error.code.as_deref();
-            let code = code.map_or_else(String::new, |code| format!(" ({code})"));
-            escape_control(&format!("{position}{}{code}", error.message))
-        })
-        .collect();
-    match problem.known_code() {
-        _ if !details.is_empty() => Some(details.join("\n        ")),
-        Some(ErrorCode::Unauthenticated) => Some(UNAUTHENTICATED_HELP.to_owned()),
-        Some(code) => Some(format!("see: noetl explain {}", code.as_str())),
-        None => None,
-    }
-}
-
 impl Target {
-    pub(crate) async fn register_playbook(
-        &self,
-        content: &str,
-    ) -> Result<RegisterResponse, TargetError> {
+    pub(crate) async fn register_playbook(&self, content: &str) -> Result<RegisterResponse> {
         let request =
             RegisterRequest { content: content.to_owned(), resource_type: None, dry_run: false };
         Ok(match self {
@@ -139,10 +36,7 @@ impl Target {
         })
     }
 
-    pub(crate) async fn start_execution(
-        &self,
-        request: ExecuteRequest,
-    ) -> Result<ExecuteResponse, TargetError> {
+    pub(crate) async fn start_execution(&self, request: ExecuteRequest) -> Result<ExecuteResponse> {
         Ok(match self {
             Self::Local(runtime) => runtime.execute(request).await?,
             Self::Remote(client) => client.execute_playbook(&request).await?,
@@ -150,29 +44,23 @@ impl Target {
     }
 
     /// Fetches the status and result of a run.
-    pub(crate) async fn fetch_status(
-        &self,
-        execution_id: ExecutionId,
-    ) -> Result<ExecutionStatusView, TargetError> {
+    pub(crate) async fn fetch_status(&self, id: ExecutionId) -> Result<ExecutionStatusView> {
         Ok(match self {
-            Self::Local(runtime) => runtime.execution_status(execution_id).await?,
-            Self::Remote(client) => client.get_execution_status(execution_id).await?,
+            Self::Local(runtime) => runtime.execution_status(id).await?,
+            Self::Remote(client) => client.get_execution_status(id).await?,
         })
     }
 
     /// Client of the server. Fails for a local target.
-    pub(crate) fn require_server(&self) -> Result<&Client, TargetError> {
+    pub(crate) fn require_server(&self) -> Result<&Client> {
         match self {
-            Self::Local(_) => Err(TargetError::NoServer),
+            Self::Local(_) => Err(Error::failed("this operation requires a server")),
             Self::Remote(client) => Ok(client),
         }
     }
 
     /// Fetches a page of runs, newest first.
-    pub(crate) async fn list_executions(
-        &self,
-        query: ExecutionsQuery,
-    ) -> Result<ExecutionList, TargetError> {
+    pub(crate) async fn list_executions(&self, query: ExecutionsQuery) -> Result<ExecutionList> {
         Ok(match self {
             Self::Local(runtime) => runtime.list_executions(query).await?,
             Self::Remote(client) => client.list_executions(&query).await?,
@@ -180,32 +68,29 @@ impl Target {
     }
 
     /// Fetches a run with the first events of its log.
-    pub(crate) async fn fetch_execution(
-        &self,
-        execution_id: ExecutionId,
-    ) -> Result<ExecutionDetail, TargetError> {
+    pub(crate) async fn fetch_execution(&self, id: ExecutionId) -> Result<ExecutionDetail> {
         let query =
             ExecutionDetailQuery { page_size: PageLimit::MIN, ..ExecutionDetailQuery::default() };
         Ok(match self {
-            Self::Local(runtime) => runtime.execution_detail(execution_id, query).await?,
-            Self::Remote(client) => client.get_execution(execution_id, &query).await?,
+            Self::Local(runtime) => runtime.execution_detail(id, query).await?,
+            Self::Remote(client) => client.get_execution(id, &query).await?,
         })
     }
 
     /// Fetches a page of the log of a run.
     pub(crate) async fn fetch_events(
         &self,
-        execution_id: ExecutionId,
+        id: ExecutionId,
         query: EventsQuery,
-    ) -> Result<EventPage, TargetError> {
+    ) -> Result<EventPage> {
         Ok(match self {
-            Self::Local(runtime) => runtime.list_events(execution_id, query).await?,
-            Self::Remote(client) => client.list_events(execution_id, &query).await?,
+            Self::Local(runtime) => runtime.list_events(id, query).await?,
+            Self::Remote(client) => client.list_events(id, &query).await?,
         })
     }
 
     /// Fetches data that a log contains by reference.
-    pub(crate) async fn resolve_reference(&self, reference: &str) -> Result<Json, TargetError> {
+    pub(crate) async fn resolve_reference(&self, reference: &str) -> Result<Json> {
         Ok(match self {
             Self::Local(runtime) => runtime.resolve_result(reference).await?,
             Self::Remote(client) => client.resolve_result(reference).await?,
@@ -215,12 +100,12 @@ impl Target {
     /// Explains why a run waits or failed.
     pub(crate) async fn explain_execution(
         &self,
-        execution_id: ExecutionId,
+        id: ExecutionId,
         query: ExplainQuery,
-    ) -> Result<ExecutionExplanation, TargetError> {
+    ) -> Result<ExecutionExplanation> {
         Ok(match self {
-            Self::Local(runtime) => runtime.explain_execution(execution_id, query).await?,
-            Self::Remote(client) => client.explain_execution(execution_id, &query).await?,
+            Self::Local(runtime) => runtime.explain_execution(id, query).await?,
+            Self::Remote(client) => client.explain_execution(id, &query).await?,
         })
     }
 
@@ -228,7 +113,7 @@ impl Target {
     pub(crate) async fn list_definitions(
         &self,
         request: CatalogListRequest,
-    ) -> Result<CatalogList, TargetError> {
+    ) -> Result<CatalogList> {
         Ok(match self {
             Self::Local(runtime) => runtime.list_definitions(request).await?,
             Self::Remote(client) => client.catalog_list(&request).await?,
@@ -238,7 +123,7 @@ impl Target {
     pub(crate) async fn find_definition(
         &self,
         request: CatalogResourceRequest,
-    ) -> Result<CatalogResource, TargetError> {
+    ) -> Result<CatalogResource> {
         Ok(match self {
             Self::Local(runtime) => runtime.catalog_item(request).await?,
             Self::Remote(client) => client.catalog_resource(&request).await?,
@@ -250,7 +135,7 @@ impl Target {
         &self,
         path: PlaybookPath,
         cursor: Option<Text>,
-    ) -> Result<CatalogList, TargetError> {
+    ) -> Result<CatalogList> {
         let limit = PageLimit::MAX;
         Ok(match self {
             Self::Local(runtime) => runtime.definition_versions(path, limit, cursor).await?,
@@ -259,23 +144,15 @@ impl Target {
     }
 
     /// Cancels a run. A run that has already ended is not an error.
-    pub(crate) async fn cancel_execution(
-        &self,
-        execution_id: ExecutionId,
-        reason: &str,
-    ) -> Result<(), TargetError> {
+    pub(crate) async fn cancel_execution(&self, id: ExecutionId, reason: &str) -> Result<()> {
         let request = CancelRequest { reason: Some(reason.into()), cascade: None };
         let result = match self {
-            Self::Local(runtime) => runtime
-                .cancel_execution(execution_id, None, request)
-                .await
-                .map(|_| ())
-                .map_err(TargetError::from),
-            Self::Remote(client) => client
-                .cancel_execution(execution_id, &request)
-                .await
-                .map(|_| ())
-                .map_err(TargetError::from),
+            Self::Local(runtime) => {
+                runtime.cancel_execution(id, None, request).await.map(drop).map_err(Error::from)
+            }
+            Self::Remote(client) => {
+                client.cancel_execution(id, &request).await.map(drop).map_err(Error::from)
+            }
         };
         match result {
             Err(error) if error.error_code() == Some(ErrorCode::AlreadyTerminal) => Ok(()),

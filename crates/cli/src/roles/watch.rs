@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::target::{Target, TargetError};
+use super::target::Target;
+use crate::error::{Error, Result};
 
 /// Maximum time that a poll of a database waits for new events.
 const POLL_TIMEOUT: Duration = Duration::from_millis(250);
@@ -30,7 +31,7 @@ const MAX_SERVER_OUTAGE: Duration = Duration::from_secs(30);
 
 /// Stream of the events of a run.
 pub(crate) struct ExecutionWatch {
-    batches: mpsc::Receiver<Result<Vec<EventView>, TargetError>>,
+    batches: mpsc::Receiver<Result<Vec<EventView>>>,
     /// The reader task ends when this is dropped.
     _reader: JoinSet<()>,
 }
@@ -50,7 +51,7 @@ impl ExecutionWatch {
 
     /// Waits for the next events. Returns `None` when the run has ended and all events were
     /// delivered. Cancel-safe.
-    pub(crate) async fn next_batch(&mut self) -> Result<Option<Vec<EventView>>, TargetError> {
+    pub(crate) async fn next_batch(&mut self) -> Result<Option<Vec<EventView>>> {
         self.batches.recv().await.transpose()
     }
 }
@@ -59,7 +60,7 @@ impl ExecutionWatch {
 struct EventReader {
     execution_id: ExecutionId,
     after: Option<Seq>,
-    sender: mpsc::Sender<Result<Vec<EventView>, TargetError>>,
+    sender: mpsc::Sender<Result<Vec<EventView>>>,
 }
 
 impl EventReader {
@@ -73,7 +74,7 @@ impl EventReader {
             let page = runtime.list_events(self.execution_id, query).await;
             let is_error = page.is_err();
             let is_drained = page.as_ref().is_ok_and(|page| page.events.is_empty());
-            let events = page.map(|page| page.events).map_err(TargetError::from);
+            let events = page.map(|page| page.events).map_err(Error::from);
             if !self.send_batch(events).await || is_error {
                 return;
             }
@@ -129,7 +130,7 @@ impl EventReader {
     }
 
     /// Sends events to the receiver. Returns false if it is closed.
-    async fn send_batch(&mut self, batch: Result<Vec<EventView>, TargetError>) -> bool {
+    async fn send_batch(&mut self, batch: Result<Vec<EventView>>) -> bool {
         if let Ok(events) = &batch {
             self.after = events.last().map(|event| event.seq).or(self.after);
             if events.is_empty() {

@@ -130,6 +130,7 @@ impl TestServer {
             out: OutputStream::terminal(&mut out, 80),
             err: OutputStream::terminal(&mut err, 80),
             env,
+            quiet: false,
         };
         let args = ["noetl", "--color", "never"].iter().chain(args);
         let exit = noetl_cli::run(args.map(Into::into), &mut io);

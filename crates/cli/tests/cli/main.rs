@@ -16,6 +16,7 @@ mod help;
 mod outbox;
 mod process;
 mod readme_session;
+mod reference;
 mod replay;
 mod run;
 mod run_inspection;

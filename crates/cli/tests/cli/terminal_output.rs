@@ -43,6 +43,7 @@ fn run_on_terminal(args: &[&str], input: &str, width: usize) -> (CommandExit, St
         out: OutputStream::terminal(&mut out, width),
         err: OutputStream::terminal(&mut err, width),
         env: Env::default(),
+        quiet: false,
     };
     let exit = run(["noetl"].iter().chain(args).map(Into::into), &mut io);
     (exit, String::from_utf8(out).unwrap())

@@ -6,19 +6,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use noetl_server::{Clock as _, SystemClock};
+use noetl_store::{FailedPrivilegeCheck, PrivilegeCheck};
 use noetl_types::{Millis, Timestamp};
 
-use super::database::check_database;
 use super::sandbox::check_sandbox;
 use super::server::check_server;
-use super::{CheckFinding, CheckState};
+use super::{CheckFinding, failed, note, ok, warning};
 use crate::config::Config;
 use crate::config::table::{HOST, PORT};
-use crate::error::Error;
+use crate::error::{Result, error_chain};
 use crate::io::Io;
 use crate::output::relative_time;
 use crate::profile::ProfileFile;
-use crate::roles::{OpenResult, StoreLocation};
+use crate::roles::{self, OpenResult, StoreLocation};
 
 /// Minimum limit of open files for a busy server.
 const MIN_OPEN_FILES: u64 = 1024;
@@ -30,7 +30,7 @@ pub(super) fn run_checks(
     config: &Config,
     findings: &mut Vec<CheckFinding>,
     io: &mut Io<'_>,
-) -> Result<(), Error> {
+) -> Result<()> {
     findings.push(check_settings(config));
     findings.push(check_profiles(io));
     let location = StoreLocation::from_config(config);
@@ -44,9 +44,7 @@ pub(super) fn run_checks(
                 }
             }
         }
-        Err(error) => {
-            findings.push(CheckFinding::new("store", CheckState::Failed, error.to_string()));
-        }
+        Err(error) => findings.push(failed("store", error.to_string())),
     }
     findings.push(check_python());
     findings.push(check_containers());
@@ -60,28 +58,27 @@ pub(super) fn run_checks(
 
 fn check_settings(config: &Config) -> CheckFinding {
     match config.warnings.as_slice() {
-        [] => CheckFinding::new("settings", CheckState::Ok, "all settings are valid"),
-        warnings => CheckFinding::new("settings", CheckState::Warning, warnings.join("; "))
+        [] => ok("settings", "all settings are valid"),
+        warnings => warning("settings", warnings.join("; "))
             .fix("list all settings with: noetl config show --origin"),
     }
 }
 
 fn check_profiles(io: &Io<'_>) -> CheckFinding {
     match ProfileFile::load_file(&io.env) {
-        Err(error) => CheckFinding::new("profiles", CheckState::Failed, error.to_string()),
+        Err(error) => failed("profiles", error.to_string()),
         Ok(profiles) => match profiles.current {
             Some(current) if !profiles.profiles.contains_key(&current) => {
                 let text = format!("the selected profile '{current}' does not exist");
-                CheckFinding::new("profiles", CheckState::Failed, text)
-                    .fix("noetl profile use --none")
+                failed("profiles", text).fix("noetl profile use --none")
             }
             Some(current) => {
                 let text = format!("{} defined, {current} selected", profiles.profiles.len());
-                CheckFinding::new("profiles", CheckState::Ok, text)
+                ok("profiles", text)
             }
             None => {
                 let text = format!("{} defined, none selected", profiles.profiles.len());
-                CheckFinding::new("profiles", CheckState::Note, text)
+                note("profiles", text)
             }
         },
     }
@@ -89,17 +86,17 @@ fn check_profiles(io: &Io<'_>) -> CheckFinding {
 
 fn check_data_dir(location: &StoreLocation) -> CheckFinding {
     let Some(file) = location.file_path() else {
-        return CheckFinding::new("data directory", CheckState::Note, "not used by this store");
+        return note("data directory", "not used by this store");
     };
     let dir = file.parent().unwrap_or(Path::new("."));
     let name = dir.display().to_string();
     let probe = dir.join(format!(".noetl-doctor-{}", std::process::id()));
     let result = fs::write(&probe, b"x").and_then(|()| fs::remove_file(&probe));
     match result {
-        Ok(()) => CheckFinding::new("data directory", CheckState::Ok, name),
+        Ok(()) => ok("data directory", name),
         Err(error) => {
             let text = format!("{name} is not writable: {}", error.kind());
-            CheckFinding::new("data directory", CheckState::Failed, text)
+            failed("data directory", text)
                 .fix("change its permissions, or choose another with --data-dir")
         }
     }
@@ -109,26 +106,76 @@ fn check_store(location: &StoreLocation) -> CheckFinding {
     let name = location.display_name();
     if location.file_path().is_none() {
         let text = format!("{name}: data is not persisted");
-        return CheckFinding::new("store", CheckState::Note, text);
+        return note("store", text);
     }
     match location.find_server_or_open() {
         Ok(None) => {
             let text = format!("{name} does not exist yet; the first run creates it");
-            CheckFinding::new("store", CheckState::Note, text)
+            note("store", text)
         }
         Ok(Some(OpenResult::InUse(lock_file))) => {
             let user = lock_file.map_or_else(String::new, |lock_file| {
                 format!(" by the server at {} (process {})", lock_file.url, lock_file.pid)
             });
-            CheckFinding::new("store", CheckState::Ok, format!("{name} is in use{user}"))
+            ok("store", format!("{name} is in use{user}"))
         }
         Ok(Some(OpenResult::Store(_))) => {
             let text = format!("{name} can be opened; its schema is up to date");
-            CheckFinding::new("store", CheckState::Ok, text)
+            ok("store", text)
         }
         Err(error) => {
-            let finding = CheckFinding::new("store", CheckState::Failed, error.to_string());
+            let finding = failed("store", error.to_string());
             finding.fix("update an older file with: noetl dev")
+        }
+    }
+}
+
+/// Connects to the database read-only and checks it.
+fn check_database(location: &StoreLocation, config: &Config) -> Result<Vec<CheckFinding>> {
+    let runtime = roles::build_tokio_runtime(config, 1)?;
+    let findings = runtime.block_on(inspect_database_server(location));
+    Ok(findings.unwrap_or_else(|error| vec![CheckFinding::from_error("store", &error)]))
+}
+
+async fn inspect_database_server(location: &StoreLocation) -> Result<Vec<CheckFinding>> {
+    let name = location.display_name();
+    if let Some(schema) = location.schema_version().await?.filter(|schema| schema.is_outdated()) {
+        let text = format!(
+            "{name} is reachable; its tables are at schema {} of {}",
+            schema.version, schema.newest
+        );
+        let fix = "the next server start migrates them, or run: noetl db migrate";
+        return Ok(vec![note("store", text).fix(fix)]);
+    }
+    let store = location.open_read_only().await?;
+    let text = format!("{name} is reachable; its schema is up to date");
+    let log_finding = match store.list_failed_privilege_checks().await {
+        Ok(missing) => check_log_privileges(&missing, location.has_separate_owner()),
+        Err(error) => {
+            let text =
+                format!("cannot determine who can change the event log: {}", error_chain(&error));
+            warning("log", text)
+        }
+    };
+    Ok(vec![ok("store", text), log_finding])
+}
+
+/// Reports missing protections of the event log. A missing protection is a warning if a separate
+/// owner role is configured.
+fn check_log_privileges(missing: &[FailedPrivilegeCheck], has_owner: bool) -> CheckFinding {
+    let is_modifiable = missing.iter().any(|failed| failed.check == PrivilegeCheck::AppendOnly);
+    let descriptions: Vec<String> = missing.iter().map(FailedPrivilegeCheck::to_string).collect();
+    let not_enforced = format!("not enforced: {}", descriptions.join(", "));
+    match (is_modifiable, has_owner) {
+        (true, true) => warning("log", not_enforced).fix(
+            "transfer the tables to the role of NOETL_OWNER_DSN (REASSIGN OWNED), or revoke these \
+             privileges from the server's role",
+        ),
+        (true, false) => note("log", not_enforced)
+            .fix("set NOETL_OWNER_DSN so that another role owns the tables"),
+        (false, _) => {
+            let text = format!("the server can only append to it; {not_enforced}");
+            note("log", text)
         }
     }
 }
@@ -143,41 +190,33 @@ fn program_version(program: &str) -> Option<String> {
 
 fn check_python() -> CheckFinding {
     match program_version("python3") {
-        Some(version) => CheckFinding::new("python3", CheckState::Ok, version),
-        None => CheckFinding::new(
-            "python3",
-            CheckState::Warning,
-            "not found: python tasks cannot run here",
-        )
-        .fix("install Python 3 and add it to PATH"),
+        Some(version) => ok("python3", version),
+        None => warning("python3", "not found: python tasks cannot run here")
+            .fix("install Python 3 and add it to PATH"),
     }
 }
 
 fn check_containers() -> CheckFinding {
     let version = ["docker", "podman"].iter().find_map(|name| program_version(name));
     match version {
-        Some(version) => CheckFinding::new("containers", CheckState::Ok, version),
-        None => CheckFinding::new(
-            "containers",
-            CheckState::Note,
-            "neither docker nor podman found: container tasks cannot run here",
-        ),
+        Some(version) => ok("containers", version),
+        None => {
+            note("containers", "neither docker nor podman found: container tasks cannot run here")
+        }
     }
 }
 
-fn check_port(config: &Config) -> Result<CheckFinding, Error> {
+fn check_port(config: &Config) -> Result<CheckFinding> {
     let address = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
     Ok(match TcpListener::bind(address) {
-        Ok(_) => CheckFinding::new("port", CheckState::Ok, format!("{address} is free")),
+        Ok(_) => ok("port", format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let text = format!("{address} is already in use, possibly by a server");
-            CheckFinding::new("port", CheckState::Note, text)
-                .fix("start a second server on a free port with --port 0")
+            note("port", text).fix("start a second server on a free port with --port 0")
         }
         Err(error) => {
             let text = format!("cannot listen on {address}: {}", error.kind());
-            CheckFinding::new("port", CheckState::Warning, text)
-                .fix("choose another with --host and --port")
+            warning("port", text).fix("choose another with --host and --port")
         }
     })
 }
@@ -188,21 +227,16 @@ fn check_clock(location: Option<&StoreLocation>) -> CheckFinding {
     let now = SystemClock.now();
     let is_sane = (1_704_067_200_000..3_881_520_000_000).contains(&now.as_unix_ms());
     if !is_sane {
-        return CheckFinding::new(
-            "clock",
-            CheckState::Failed,
-            format!("the system clock is at {now}"),
-        )
-        .fix("set the clock; ids require a time between 2024 and 2093");
+        return failed("clock", format!("the system clock is at {now}"))
+            .fix("set the clock; ids require a time between 2024 and 2093");
     }
     let last_write = location.and_then(StoreLocation::file_path).and_then(last_modified);
     match last_write {
         Some(last_write) if last_write > now.saturating_add(MAX_CLOCK_SKEW) => {
             let text = format!("the database was written {}", relative_time(last_write, now));
-            CheckFinding::new("clock", CheckState::Warning, text)
-                .fix("the clock seems to be behind; set it")
+            warning("clock", text).fix("the clock seems to be behind; set it")
         }
-        _ => CheckFinding::new("clock", CheckState::Ok, now.to_string()),
+        _ => ok("clock", now.to_string()),
     }
 }
 
@@ -219,17 +253,32 @@ fn check_limits() -> CheckFinding {
     match soft_limit.map(str::parse::<u64>) {
         Some(Ok(files)) if files < MIN_OPEN_FILES => {
             let text = format!("a process can open {files} files; a busy server needs more");
-            CheckFinding::new("limits", CheckState::Warning, text)
-                .fix(format!("ulimit -n {MIN_OPEN_FILES}"))
+            warning("limits", text).fix(format!("ulimit -n {MIN_OPEN_FILES}"))
         }
-        Some(Ok(files)) => {
-            CheckFinding::new("limits", CheckState::Ok, format!("a process can open {files} files"))
-        }
-        Some(Err(_)) => {
-            CheckFinding::new("limits", CheckState::Ok, "the number of open files is not limited")
-        }
-        None => {
-            CheckFinding::new("limits", CheckState::Note, "this system does not report its limits")
-        }
+        Some(Ok(files)) => ok("limits", format!("a process can open {files} files")),
+        Some(Err(_)) => ok("limits", "the number of open files is not limited"),
+        None => note("limits", "this system does not report its limits"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CheckState;
+    use super::*;
+
+    #[test]
+    fn missing_log_privilege_check_warns() {
+        let missing = [FailedPrivilegeCheck {
+            check: PrivilegeCheck::AppendOnly,
+            reason: "the role noetl owns it".into(),
+        }];
+        let finding = check_log_privileges(&missing, true);
+        assert_eq!(finding.state, CheckState::Warning);
+        assert!(finding.fix.is_some());
+        let finding = check_log_privileges(&missing, false);
+        assert_eq!(finding.state, CheckState::Note);
+        assert_eq!(finding.detail, "not enforced: append-only log (the role noetl owns it)");
+        let finding = check_log_privileges(&[], true);
+        assert!(finding.detail.starts_with("the server can only append to it"), "{finding:?}");
     }
 }

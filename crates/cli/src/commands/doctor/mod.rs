@@ -1,7 +1,6 @@
 //! `noetl doctor`: finds problems on this machine.
 
 mod checks;
-mod database;
 mod sandbox;
 mod server;
 
@@ -10,11 +9,11 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use crate::config::{Client, Config, SettingFlags};
-use crate::error::Error;
+use crate::config::Config;
+use crate::connection::ClientArgs;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::OutputArgs;
 use crate::render::palette;
 use crate::render::text_layout::{display_width, escape_control};
 
@@ -31,9 +30,7 @@ Examples:
   noetl doctor --server https://noetl.example.com -o json")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 /// Result of a check.
@@ -68,32 +65,46 @@ impl CheckFinding {
         self.fix = Some(fix.into());
         self
     }
+
+    /// Finding of a check that ended with an error.
+    fn from_error(check: &'static str, error: &Error) -> Self {
+        Self { fix: error.help_text(), ..failed(check, error.to_string()) }
+    }
+}
+
+fn ok(check: &'static str, detail: impl Into<String>) -> CheckFinding {
+    CheckFinding::new(check, CheckState::Ok, detail)
+}
+
+fn note(check: &'static str, detail: impl Into<String>) -> CheckFinding {
+    CheckFinding::new(check, CheckState::Note, detail)
+}
+
+fn warning(check: &'static str, detail: impl Into<String>) -> CheckFinding {
+    CheckFinding::new(check, CheckState::Warning, detail)
+}
+
+fn failed(check: &'static str, detail: impl Into<String>) -> CheckFinding {
+    CheckFinding::new(check, CheckState::Failed, detail)
 }
 
 /// Runs all checks and prints the findings.
-pub(crate) fn run(args: &DoctorArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+pub(crate) fn run(args: &DoctorArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let mut findings = Vec::new();
-    match Config::load(&args.target.given, &io.env) {
+    match Config::load(&args.client.target.given, &io.env) {
         Ok(config) => checks::run_checks(&config, &mut findings, io)?,
-        Err(error) => {
-            let finding = CheckFinding::new("settings", CheckState::Failed, error.to_string());
-            findings.push(match error.help_text() {
-                Some(help) => finding.fix(help),
-                None => finding,
-            });
-        }
+        Err(error) => findings.push(CheckFinding::from_error("settings", &error)),
     }
-    if args.output.is_table() {
+    if args.client.output.is_table() {
         print_findings(&findings, io)?;
     } else {
-        let no_table = |_: &_| crate::output::TextTable::new([]);
-        args.output.print_list(&findings, no_table, io)?;
+        args.client.output.print_data_list(&findings, io)?;
     }
     let is_failed = findings.iter().any(|finding| finding.state == CheckState::Failed);
     Ok(if is_failed { CommandExit::Failed } else { CommandExit::Ok })
 }
 
-fn print_findings(findings: &[CheckFinding], io: &mut Io<'_>) -> Result<(), Error> {
+fn print_findings(findings: &[CheckFinding], io: &mut Io<'_>) -> Result<()> {
     let paint = io.out.paint();
     let width = findings.iter().map(|finding| display_width(finding.check)).max();
     let width = width.unwrap_or(0);

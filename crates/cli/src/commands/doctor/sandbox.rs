@@ -11,7 +11,7 @@ use noetl_tools::sandbox::{SandboxMode, SandboxStatus};
 use noetl_tools::{CancellationToken, ToolCall};
 use noetl_types::{ByteSize, Json, JsonMap};
 
-use super::{CheckFinding, CheckState};
+use super::{CheckFinding, failed, note, ok, warning};
 use crate::config::Config;
 use crate::io::{Env, Io};
 use crate::roles::{self, CodeTrust, PlatformToolSettings};
@@ -39,13 +39,13 @@ pub(super) fn check_sandbox(config: &Config, io: &Io<'_>) -> CheckFinding {
             let missing = status.describe_inactive().join(", ");
             let text =
                 format!("tasks are refused because these layers cannot be enabled: {missing}");
-            CheckFinding::new("sandbox", CheckState::Failed, text)
+            failed("sandbox", text)
                 .fix("allow this user to create user namespaces, or set NOETL_SANDBOX=best_effort")
         }
         Ok((output, status)) => evaluate_probe(&output, &status, &own_group(), &io.env),
         Err(reason) => {
             let text = format!("the probe task cannot be run: {reason}");
-            CheckFinding::new("sandbox", CheckState::Warning, text)
+            warning("sandbox", text)
         }
     }
 }
@@ -136,7 +136,7 @@ fn evaluate_probe(
     let (active, missing) = (names(true), names(false));
     if !missing.is_empty() {
         let text = format!("a task lacks {missing}; it has {active}");
-        return CheckFinding::new("sandbox", CheckState::Failed, text)
+        return failed("sandbox", text)
             .fix("run workers on Linux with a shell that supports ulimit");
     }
     let size = |name: &str, unit: u64| {
@@ -148,16 +148,17 @@ fn evaluate_probe(
     let inactive = status.describe_inactive().join(", ");
     if inactive.is_empty() {
         let text = format!("a task has {active}: {limits}; all kernel layers are active");
-        return CheckFinding::new("sandbox", CheckState::Ok, text);
+        return ok("sandbox", text);
     }
     let text = format!("a task has {active}: {limits}; not active: {inactive}");
-    CheckFinding::new("sandbox", CheckState::Note, text)
+    note("sandbox", text)
 }
 
 #[cfg(test)]
 mod tests {
     use noetl_tools::sandbox::{InactiveLayer, Layer};
 
+    use super::super::CheckState;
     use super::*;
 
     const PROBE_OUTPUT: &str = "group 12\nmode 700\nmemory 33554432\nfiles 4096\nsize 8388608\ncpu 40\n\

@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use noetl_api::replay::{ReplayCutoff, ReplayQuery, ReplayResponse};
+use noetl_api::replay::{ReplayCutoff, ReplayQuery};
+use noetl_server::replay::{build_replay_answer, replay_log};
 use noetl_types::replay::ProjectionKind;
-use noetl_types::{EventId, ExecutionId, Json, Timestamp};
+use noetl_types::{EventId, ExecutionId, Timestamp};
 
-use super::runs::find_run;
-use crate::config::Config;
-use crate::error::Error;
+use super::runs::{find_run, invalid_run_error};
+use crate::config::{Config, GivenSettings};
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::render::result::{ResultFormat, render_result};
+use crate::output::to_json_value;
+use crate::render::result::{ResultFormat, print_result};
 use crate::roles::{self, Target};
 use source::LogSource;
 
@@ -84,51 +86,31 @@ pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     }
 }
 
-pub(crate) fn run(args: &ReplayArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let config = Config::load(&crate::config::GivenSettings::default(), &io.env)?;
+pub(crate) fn run(args: &ReplayArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let config = Config::load(&GivenSettings::default(), &io.env)?;
     let runtime = roles::build_tokio_runtime(&config, 2)?;
     let response = match source::select_source(args, &config, io)? {
         LogSource::LogFile(origin) => {
             let folded =
                 source::replay_log_file(&origin, args.execution_id_in_log()?, args.cutoff(), io)?;
-            let response = noetl_server::replay::build_replay_answer(folded, args.projection);
-            runtime.block_on(response).map_err(source::replay_error)?
+            runtime.block_on(build_replay_answer(folded, args.projection))?
         }
         LogSource::Server(client) => runtime.block_on(async {
             let query = args.build_query(&Target::Remote(client.clone())).await?;
-            let response = client.replay_state(&query).await;
-            Ok::<_, Error>(response.map_err(roles::TargetError::from)?)
+            Ok::<_, Error>(client.replay_state(&query).await?)
         })?,
         LogSource::Database(store) => runtime.block_on(async {
             let reader = roles::open_read_only_runtime(Arc::clone(&store), &config)?;
             let query = args.build_query(&Target::Local(reader)).await?;
-            let folded = noetl_server::replay::replay_log(&*store, &query).await;
-            let folded = folded.map_err(source::replay_error)?;
-            let response =
-                noetl_server::replay::build_replay_answer(folded, query.projection).await;
-            response.map_err(source::replay_error)
+            let folded = replay_log(&*store, &query).await?;
+            Ok::<_, Error>(build_replay_answer(folded, query.projection).await?)
         })?,
     };
-    print_replay(&response, args.output, io)?;
+    if args.output.is_some() {
+        return print_result(&to_json_value(&response)?, args.output, io);
+    }
+    write!(io.out, "{}", show::render_replay(&response, &io.out))?;
     Ok(CommandExit::Ok)
-}
-
-fn print_replay(
-    response: &ReplayResponse,
-    format: Option<ResultFormat>,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
-    if format.is_none() {
-        let text = show::render_replay(response, io.out.paint());
-        write!(io.out, "{text}")?;
-        return Ok(());
-    }
-    let text = serde_json::to_vec(response).map_err(std::io::Error::other)?;
-    let json: Json = serde_json::from_slice(&text).map_err(std::io::Error::other)?;
-    if let Some(text) = render_result(&json, format) {
-        write!(io.out, "{text}")?;
-    }
-    Ok(())
 }
 
 impl ReplayArgs {
@@ -143,15 +125,12 @@ impl ReplayArgs {
 
     /// Parses the run in a log file. Requires the full id, since the log cannot be searched by part
     /// of an id.
-    fn execution_id_in_log(&self) -> Result<Option<ExecutionId>, Error> {
-        let id = self.run.as_ref().map(|text| {
-            let invalid_name = |_| Error::InvalidRunName { text: text.clone() };
-            text.parse().map_err(invalid_name)
-        });
+    fn execution_id_in_log(&self) -> Result<Option<ExecutionId>> {
+        let id = self.run.as_ref().map(|text| text.parse().map_err(|_| invalid_run_error(text)));
         id.transpose()
     }
 
-    async fn build_query(&self, target: &Target) -> Result<ReplayQuery, Error> {
+    async fn build_query(&self, target: &Target) -> Result<ReplayQuery> {
         // Clap requires a run unless `--log` is given, and then no query is built.
         let run = self.run.as_deref().unwrap_or_default();
         Ok(ReplayQuery {

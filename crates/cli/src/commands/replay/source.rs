@@ -1,5 +1,6 @@
 //! Selects and reads the log to replay.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -8,20 +9,18 @@ use std::sync::Arc;
 use noetl_api::Client;
 use noetl_api::replay::{MIN_EVENT_ID, ReplayCutoff};
 use noetl_engine::replay::{LogReader, OrderedFold, ReplayState};
-use noetl_server::RuntimeError;
 use noetl_server::replay::FoldedLog;
-use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{SqliteStore, Store};
+use noetl_store::Store;
 use noetl_types::{EventRecord, ExecutionId, OrganizationId, TenantId};
 
 use super::ReplayArgs;
 use crate::config::Config;
 use crate::config::table::TOKEN;
-use crate::error::Error;
+use crate::connection::{ServerSelection, build_client, select_profile_server, select_server};
+use crate::error::{Error, Result};
 use crate::io::Io;
-use crate::roles::{StartError, StoreLocation, TargetError};
-use crate::source::DocumentOrigin;
-use crate::target::{self, ServerSelection};
+use crate::roles::{StoreLocation, open_file_read_only};
+use crate::source::{DocumentOrigin, path_not_found_error};
 
 /// Maximum length of a line in a log file. Events are much smaller.
 const MAX_LINE_BYTES: u64 = 8 << 20;
@@ -36,48 +35,37 @@ pub(super) enum LogSource {
 }
 
 /// Selects the source from the command line.
-pub(super) fn select_source(
-    args: &ReplayArgs,
-    config: &Config,
-    io: &Io<'_>,
-) -> Result<LogSource, Error> {
+pub(super) fn select_source(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<LogSource> {
     if let Some(log) = &args.log {
         return Ok(LogSource::LogFile(DocumentOrigin::new(log)));
     }
     if let Some(url) = &args.server {
-        let client = target::build_client(url, config.get(&TOKEN)?, config)?;
-        return Ok(LogSource::Server(client));
+        return Ok(LogSource::Server(build_client(url, config.get(&TOKEN)?, config)?));
     }
     if let Some(store) = &args.store {
         return open_database_file(store);
     }
     let selection = match &args.profile {
-        Some(name) => target::select_profile_server(Some(name.clone()), io)?,
-        None => target::select_server(config, io)?,
+        Some(name) => select_profile_server(Some(name.clone()), io)?,
+        None => select_server(config, io)?,
     };
     if let ServerSelection::Server { url, token, .. } = selection {
-        return Ok(LogSource::Server(target::build_client(&url, token, config)?));
+        return Ok(LogSource::Server(build_client(&url, token, config)?));
     }
     match StoreLocation::from_config(config)?.file_path() {
         Some(file) => open_database_file(file),
-        None => Err(Error::NoLocalLog),
+        None => Err(Error::usage("the settings name no local database to read from")
+            .with_help("read from a server with --server URL")),
     }
 }
 
-fn open_database_file(file: &Path) -> Result<LogSource, Error> {
+fn open_database_file(file: &Path) -> Result<LogSource> {
     let text = file.to_string_lossy();
-    let file = Path::new(text.strip_prefix("sqlite:").unwrap_or(&text)).to_owned();
-    let path = DocumentOrigin::File(file.clone()).display_name();
+    let file = Path::new(text.strip_prefix("sqlite:").unwrap_or(&text));
     if !file.exists() {
-        return Err(Error::PathNotFound { path });
+        return Err(path_not_found_error(&DocumentOrigin::File(file.to_owned()).display_name()));
     }
-    let reader = SqliteStore::open_read_only(&SqliteOptions::new(&file));
-    let reader = reader.map_err(|source| StartError::DatabaseFile { path, source })?;
-    Ok(LogSource::Database(Arc::new(reader)))
-}
-
-pub(super) fn replay_error(error: RuntimeError) -> Error {
-    TargetError::Local(error).into()
+    Ok(LogSource::Database(open_file_read_only(file)?))
 }
 
 /// Replays a log file line by line.
@@ -86,12 +74,11 @@ pub(super) fn replay_log_file(
     execution_id: Option<ExecutionId>,
     cutoff: ReplayCutoff,
     io: &mut Io<'_>,
-) -> Result<FoldedLog, Error> {
-    let name = origin.display_name();
+) -> Result<FoldedLog> {
     let lines: Box<dyn BufRead + '_> = match origin {
         DocumentOrigin::StandardInput => Box::new(BufReader::new(&mut *io.input)),
         DocumentOrigin::File(path) => {
-            let file = File::open(path).map_err(|source| unreadable_error(&name, source))?;
+            let file = File::open(path).map_err(|error| origin.read_error(&error))?;
             Box::new(BufReader::new(file))
         }
     };
@@ -102,16 +89,20 @@ pub(super) fn replay_log_file(
         cutoff,
         found_cutoff: false,
     };
-    log.read_lines(lines, &name)?;
-    log.finish_replay(name)
+    log.read_lines(lines, origin)?;
+    log.finish_replay(&origin.display_name())
 }
 
-fn unreadable_error(name: &str, source: std::io::Error) -> Error {
-    let path = name.to_owned();
-    match source.kind() {
-        std::io::ErrorKind::NotFound => Error::PathNotFound { path },
-        _ => Error::Unreadable { path, source },
-    }
+/// Error of a file that is not a log.
+fn invalid_log_error(path: &str, reason: impl Display) -> Error {
+    Error::failed(format!("'{path}' is not the log of a run: {reason}"))
+        .with_help("a log contains one JSON event per line")
+}
+
+/// Error of a log without the requested run or event.
+fn not_in_log_error(path: &str, what: &str) -> Error {
+    Error::not_found(format!("'{path}' does not contain {what}"))
+        .with_help("check the id and the log file")
 }
 
 /// A log file being replayed.
@@ -125,20 +116,25 @@ struct LogReplay {
 }
 
 impl LogReplay {
-    fn read_lines(&mut self, mut lines: Box<dyn BufRead + '_>, name: &str) -> Result<(), Error> {
+    fn read_lines(
+        &mut self,
+        mut lines: Box<dyn BufRead + '_>,
+        origin: &DocumentOrigin,
+    ) -> Result<()> {
         let mut line = String::new();
         loop {
             line.clear();
             let mut bounded = (&mut lines).take(MAX_LINE_BYTES);
             let bytes_read = bounded.read_line(&mut line);
-            if bytes_read.map_err(|source| unreadable_error(name, source))? == 0 {
+            if bytes_read.map_err(|error| origin.read_error(&error))? == 0 {
                 return Ok(());
             }
-            let invalid_log = |reason: String| Error::InvalidLog { path: name.to_owned(), reason };
-            let record = self.reader.read(&line).map_err(|error| invalid_log(error.to_string()))?;
-            if let Some(record) = record {
-                self.apply_record(record).map_err(invalid_log)?;
-            }
+            let record = self.reader.read(&line).map_err(|error| error.to_string());
+            let applied = record.and_then(|record| match record {
+                Some(record) => self.apply_record(record),
+                None => Ok(()),
+            });
+            applied.map_err(|reason| invalid_log_error(&origin.display_name(), reason))?;
         }
     }
 
@@ -181,22 +177,16 @@ impl LogReplay {
         }
     }
 
-    fn finish_replay(self, path: String) -> Result<FoldedLog, Error> {
+    fn finish_replay(self, path: &str) -> Result<FoldedLog> {
         if let Some(id) = self.cutoff_event().filter(|_| !self.found_cutoff) {
-            let what = format!("event {id}");
-            return Err(Error::NotInLog { path, what });
+            return Err(not_in_log_error(path, &format!("event {id}")));
         }
         let state = match (self.fold, self.execution_id) {
-            (Some(fold), _) => fold
-                .finish()
-                .map_err(|error| Error::InvalidLog { path, reason: error.to_string() })?,
+            (Some(fold), _) => fold.finish().map_err(|error| invalid_log_error(path, error))?,
             (None, Some(id)) => {
                 ReplayState::new(TenantId::default(), OrganizationId::default(), id)
             }
-            (None, None) => {
-                let what = "any events".to_owned();
-                return Err(Error::NotInLog { path, what });
-            }
+            (None, None) => return Err(not_in_log_error(path, "any events")),
         };
         Ok(FoldedLog::from_state(state, false))
     }

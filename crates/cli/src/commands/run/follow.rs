@@ -6,23 +6,20 @@ use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
 use noetl_api::execution::ExecutionStatusView;
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{ExecutionId, ExecutionStatus, Millis};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use super::run_target::{RunTarget, find_run_target};
-use super::{RunRequest, print_result};
+use super::RunRequest;
+use super::local_process::{RunTarget, find_run_target};
+use crate::commands::exec::NO_TIMEOUT;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::progress::{ProgressDisplay, ProgressStyle};
+use crate::progress::{ProgressDisplay, frame_interval};
 use crate::render::palette;
+use crate::render::result::print_result;
 use crate::render::text_layout::escape_control;
 use crate::roles::{ExecutionWatch, StopSignals, StoreLocation, Target};
-
-/// Interval between redraws of a terminal.
-const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// Time limit of a run without a timeout. Longer than any run.
-const NO_TIMEOUT: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Reason why this command cancelled the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +42,7 @@ pub(super) async fn run_to_end(
     location: &StoreLocation,
     config: &Config,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+) -> Result<CommandExit> {
     let mut signals = StopSignals::new()?;
     let Some(mut run_target) = find_run_target(request, location, config, io, &mut signals).await?
     else {
@@ -68,36 +65,30 @@ async fn start_and_follow(
     run_target: &mut RunTarget,
     io: &mut Io<'_>,
     signals: &mut StopSignals,
-) -> Result<CommandExit, Error> {
-    let target = run_target.target();
-    let started = start_run(request, &target, run_target).await?;
-    if request.style != ProgressStyle::Quiet {
-        let server = match &target {
-            Target::Local(_) => String::new(),
-            Target::Remote(client) => format!(" · at {}", client.base_url()),
-        };
-        io.print_message(format_args!(
-            "{} · version {} · run {}{server}",
-            escape_control(started.path.as_str()),
-            started.version,
-            started.execution_id
-        ))?;
-    }
+) -> Result<CommandExit> {
+    let target = run_target.target.clone();
+    let started = start_run(request, run_target).await?;
+    let ExecuteResponse { execution_id: id, version, .. } = started;
+    let server = match &target {
+        Target::Local(_) => String::new(),
+        Target::Remote(client) => format!(" · at {}", client.base_url()),
+    };
+    let path = escape_control(started.path.as_str());
+    io.print_note(format_args!("{path} · version {version} · run {id}{server}"))?;
     let mut display = ProgressDisplay::new(request.style, Some(request.source));
-    let run =
-        LocalRun { target: &target, execution_id: started.execution_id, timeout: request.timeout };
+    let run = LocalRun { target: &target, execution_id: id, timeout: request.timeout };
     let outcome = run.follow_events(&mut display, run_target, io, signals).await;
     display.clear_live_lines(io)?;
     let cancelled = match outcome? {
         FollowOutcome::Ended(cancelled) => cancelled,
         FollowOutcome::Abandoned => return Ok(CommandExit::Interrupted),
     };
-    let status = target.fetch_status(started.execution_id).await?;
+    let status = target.fetch_status(id).await?;
     let ended_run = EndedRun { location, target: &target, status: &status };
     if status.status == ExecutionStatus::Failed && !display.has_printed_failure() {
         ended_run.print_error(io)?;
     }
-    if request.style != ProgressStyle::Quiet {
+    if !io.quiet {
         ended_run.print_status(io)?;
     }
     if let (ExecutionStatus::Completed, Some(result)) = (status.status, &status.result) {
@@ -106,20 +97,17 @@ async fn start_and_follow(
     Ok(exit_code(status.status, cancelled))
 }
 
-async fn start_run(
-    options: &RunRequest<'_>,
-    target: &Target,
-    run_target: &RunTarget,
-) -> Result<ExecuteResponse, Error> {
+async fn start_run(options: &RunRequest<'_>, run_target: &RunTarget) -> Result<ExecuteResponse> {
+    let target = &run_target.target;
     let registered = target.register_playbook(&options.source.text).await?;
     let request = ExecuteRequest {
         catalog_id: registered.catalog_id,
         path: Some(registered.path),
         payload: Some(options.payload.clone()),
-        execution_pool: run_target.local_pool(),
+        execution_pool: run_target.pool().cloned(),
         ..ExecuteRequest::default()
     };
-    Ok(target.start_execution(request).await?)
+    target.start_execution(request).await
 }
 
 fn exit_code(status: ExecutionStatus, cancelled: Option<CancelReason>) -> CommandExit {
@@ -152,11 +140,10 @@ impl LocalRun<'_> {
         run_target: &mut RunTarget,
         io: &mut Io<'_>,
         signals: &mut StopSignals,
-    ) -> Result<FollowOutcome, Error> {
+    ) -> Result<FollowOutcome> {
         let limit = self.timeout.map_or(NO_TIMEOUT, Duration::from);
         let deadline = Instant::now() + limit;
-        let mut frames = interval(FRAME_INTERVAL);
-        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut frames = frame_interval();
         let mut cancelled = None;
         let mut watch = ExecutionWatch::new(self.target, self.execution_id, None);
         loop {
@@ -201,17 +188,16 @@ impl LocalRun<'_> {
     }
 
     /// Cancels the run unless it has ended, because no other worker can run its commands.
-    async fn cancel_without_worker(&self, io: &mut Io<'_>) -> Result<(), Error> {
+    async fn cancel_without_worker(&self, io: &mut Io<'_>) -> Result<()> {
         if self.target.fetch_status(self.execution_id).await?.status.is_terminal() {
             return Ok(());
         }
         io.print_message("cancelling the run because its worker was drained")?;
-        let reason = "its worker was drained";
-        Ok(self.target.cancel_execution(self.execution_id, reason).await?)
+        self.target.cancel_execution(self.execution_id, "its worker was drained").await
     }
 
     /// Cancels the run. Returns false if the user interrupts the cancellation.
-    async fn cancel_run(&self, reason: &str, signals: &mut StopSignals) -> Result<bool, Error> {
+    async fn cancel_run(&self, reason: &str, signals: &mut StopSignals) -> Result<bool> {
         tokio::select! {
             result = self.target.cancel_execution(self.execution_id, reason) => {
                 result?;
@@ -231,17 +217,14 @@ struct EndedRun<'e> {
 
 impl EndedRun<'_> {
     /// Prints the error of the run if no step failed.
-    fn print_error(&self, io: &mut Io<'_>) -> Result<(), Error> {
-        let paint = io.err.paint();
-        let label = paint.text(palette::FAILURE, "error");
-        let error = self.status.error.as_deref();
-        let error = escape_control(error.unwrap_or("no reason given"));
-        io.print_message(format_args!("{label}: {error}"))?;
-        Ok(())
+    fn print_error(&self, io: &mut Io<'_>) -> Result<()> {
+        let label = io.err.paint().text(palette::FAILURE, "error");
+        let error = escape_control(self.status.error.as_deref().unwrap_or("no reason given"));
+        Ok(io.print_message(format_args!("{label}: {error}"))?)
     }
 
     /// Prints the status of the run and the location of its log.
-    fn print_status(&self, io: &mut Io<'_>) -> Result<(), Error> {
+    fn print_status(&self, io: &mut Io<'_>) -> Result<()> {
         let paint = io.err.paint();
         let status = self.status;
         let (sign, style, verb) = match status.status {
@@ -254,13 +237,9 @@ impl EndedRun<'_> {
         };
         let end = status.end_time.unwrap_or(status.start_time);
         let took = end.duration_since(status.start_time).to_human();
-        io.print_message(format_args!(
-            "{} {verb} {took} · run {}",
-            paint.text(style, sign),
-            status.execution_id
-        ))?;
-        io.print_message(paint.text(palette::MUTED, self.log_hint()))?;
-        Ok(())
+        let (sign, id) = (paint.text(style, sign), status.execution_id);
+        io.print_message(format_args!("{sign} {verb} {took} · run {id}"))?;
+        Ok(io.print_tip(self.log_hint())?)
     }
 
     /// Location of the log and the command that shows it.

@@ -1,26 +1,25 @@
 //! `noetl run`: runs a playbook locally, without a server.
 
 mod follow;
-mod run_target;
+mod local_process;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use noetl_playbook::InputsRead;
 use noetl_playbook::model::Playbook;
-use noetl_playbook::{CheckOptions, Document, InputsRead, Severity, check};
 use noetl_types::{Json, JsonMap, Millis};
 
+use crate::commands::check::{into_playbook, print_diagnostics};
 use crate::config::table::LOG;
 use crate::config::{Config, Run, SettingFlags, nearest_name};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::payload::{self, PayloadError};
+use crate::payload::read_payload;
 use crate::progress::{PlaybookSource, ProgressStyle};
-use crate::render::diagnostic;
-use crate::render::result::{ResultFormat, render_result};
+use crate::render::result::ResultFormat;
 use crate::render::text_layout::pluralize;
 use crate::roles::{self, StoreLocation};
 use crate::source::DocumentOrigin;
@@ -80,21 +79,35 @@ pub(crate) struct RunArgs {
     settings: SettingFlags<Run>,
 }
 
-pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let Some(source) = read_playbook(args, quiet, io)? else {
+/// Options of a run.
+struct RunRequest<'s> {
+    source: &'s PlaybookSource,
+    payload: Json,
+    format: Option<ResultFormat>,
+    timeout: Option<Millis>,
+    lock_timeout: Millis,
+    style: ProgressStyle,
+}
+
+pub(crate) fn run(args: &RunArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let Some(source) = read_playbook(args, io)? else {
         return Ok(CommandExit::Usage);
     };
     let payload = workload_values(args, io)?;
     let config = Config::load(&args.settings.given, &io.env)?;
     let location =
         if args.ephemeral { StoreLocation::Memory } else { StoreLocation::from_config(&config)? };
-    let style = progress_style(&config, quiet, io);
-    if style != ProgressStyle::Quiet {
+    if !io.quiet {
         io.print_warnings(&config.warnings)?;
         io.print_warnings(&unread_input_warnings(&args.sets, &source.playbook))?;
     }
+    let mut style = ProgressStyle::for_output(io);
     if config.is_given(&LOG) {
-        roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
+        roles::start_logging(&config, &io.err)?;
+        // Log lines would break the live display.
+        if style == ProgressStyle::Live {
+            style = ProgressStyle::Lines;
+        }
     }
     let request = RunRequest {
         source: &source,
@@ -111,87 +124,34 @@ pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Comman
     exit
 }
 
-/// Options of a run.
-struct RunRequest<'s> {
-    source: &'s PlaybookSource,
-    payload: Json,
-    format: Option<ResultFormat>,
-    timeout: Option<Millis>,
-    lock_timeout: Millis,
-    style: ProgressStyle,
-}
-
-/// Progress style. Log lines would break the live display, so logging selects line output.
-fn progress_style(config: &Config, quiet: bool, io: &Io<'_>) -> ProgressStyle {
-    let is_logging = config.is_given(&LOG);
-    if quiet {
-        ProgressStyle::Quiet
-    } else if io.err.is_terminal() && !is_logging {
-        ProgressStyle::Live
-    } else {
-        ProgressStyle::Lines
-    }
-}
-
 /// Reads the playbook and prints its diagnostics. Returns `None` if it has errors.
-fn read_playbook(
-    args: &RunArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<Option<PlaybookSource>, Error> {
+fn read_playbook(args: &RunArgs, io: &mut Io<'_>) -> Result<Option<PlaybookSource>> {
     let origin = DocumentOrigin::new(&args.file);
     let text = origin.read_text(io)?;
     let file = origin.display_name();
-    let checked = check(&text, &CheckOptions::default());
-    let mut errors = 0;
-    for diagnostic in &checked.diagnostics {
-        let is_printed = match diagnostic.severity {
-            Severity::Error => true,
-            Severity::Warning => !quiet,
-            Severity::Note => false,
-        };
-        errors += usize::from(diagnostic.severity == Severity::Error);
-        if is_printed {
-            let snippet = diagnostic::render_diagnostic(&file, &text, diagnostic, &io.err);
-            io.print_message(format_args!("{snippet}\n"))?;
-        }
-    }
-    if errors > 0 {
-        let errors = pluralize(errors, "error");
+    let checked = print_diagnostics(&file, &text, !io.quiet, io)?;
+    if checked.error_count > 0 {
+        let errors = pluralize(checked.error_count, "error");
         io.print_message(format_args!("{file} has {errors}; nothing was run"))?;
         return Ok(None);
     }
-    match checked.document {
-        Some(Document::Playbook(playbook)) => Ok(Some(PlaybookSource { file, text, playbook })),
-        Some(Document::Subscription(_)) => Err(not_runnable_error(file, "subscription")),
-        Some(Document::Schedule(_)) => Err(not_runnable_error(file, "schedule")),
-        Some(Document::Other(other)) => Err(not_runnable_error(file, &other.kind)),
-        None => Err(not_runnable_error(file, "document without a kind")),
-    }
-}
-
-fn not_runnable_error(path: String, kind: &str) -> Error {
-    let kind = kind.to_owned();
-    Error::NotRunnable { path, kind }
-}
-
-fn workload_values(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap, Error> {
-    let mut payload = match &args.payload {
-        None => JsonMap::new(),
-        Some(path) => {
-            let origin = DocumentOrigin::new(path);
-            if origin == DocumentOrigin::StandardInput
-                && DocumentOrigin::new(&args.file) == DocumentOrigin::StandardInput
-            {
-                return Err(PayloadError::StandardInputTwice.into());
-            }
-            payload::parse_document(&origin.display_name(), &origin.read_text(io)?)?
+    match into_playbook(checked.document) {
+        Ok(playbook) => Ok(Some(PlaybookSource { file, text, playbook })),
+        Err(kind) => {
+            let kind = kind.unwrap_or_else(|| "document without a kind".to_owned());
+            Err(Error::usage(format!("'{file}' is a {kind}; only playbooks can be run"))
+                .with_help("check it with: noetl check FILE"))
         }
-    };
-    for assignment in &args.sets {
-        payload::set_value(&mut payload, assignment)?;
     }
-    Ok(payload)
+}
+
+fn workload_values(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap> {
+    let is_input = |path: &PathBuf| DocumentOrigin::new(path) == DocumentOrigin::StandardInput;
+    if is_input(&args.file) && args.payload.as_ref().is_some_and(is_input) {
+        let message = "the playbook and --payload cannot both come from standard input";
+        return Err(Error::usage(message).with_help("read one of them from a file"));
+    }
+    read_payload(args.payload.as_deref(), &args.sets, io)
 }
 
 /// Warns about workload values that the playbook never reads, which are probably misspelled names.
@@ -206,11 +166,4 @@ fn unread_input_warnings(sets: &[String], playbook: &Playbook) -> Vec<String> {
         None => format!("the playbook does not read '{name}'"),
     };
     unread.map(warning).collect()
-}
-
-fn print_result(result: &Json, format: Option<ResultFormat>, io: &mut Io<'_>) -> Result<(), Error> {
-    if let Some(text) = render_result(result, format) {
-        write!(io.out, "{text}")?;
-    }
-    Ok(())
 }

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::io::Write as _;
 
 use clap::Args;
-use noetl_api::Client as ApiClient;
 use noetl_api::execution::{CancelRequest, ControlRequest, ExecutionSummary};
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
@@ -12,16 +11,15 @@ use serde::Serialize;
 
 use super::find_run;
 use super::list::{self, RunFilterArgs, run_table};
-use crate::config::{Client, SettingFlags};
 use crate::confirm::{ConfirmArgs, confirm};
-use crate::error::Error;
+use crate::connection::ClientArgs;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, OutputFormat, TextTable};
+use crate::output::{OutputArgs, OutputFormat};
 use crate::render::palette;
 use crate::render::text_layout::{escape_control, pluralize};
-use crate::roles::{Target, TargetError};
-use crate::target::{Access, TargetConnection};
+use crate::roles::Target;
 
 /// Cancel runs
 ///
@@ -58,9 +56,7 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 /// Maximum runs cancelled by one command.
@@ -68,33 +64,8 @@ const MAX_CANCELLED_RUNS: usize = 10_000;
 /// Maximum runs shown before the confirmation.
 const MAX_SHOWN_RUNS: usize = 20;
 
-/// Pause runs
-///
-/// No new commands are started until the runs are resumed. Running commands finish. Timers
-/// continue.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl runs pause last
-  noetl runs pause 4821 4822 --reason 'the warehouse is down'")]
-pub(crate) struct PauseArgs {
-    #[command(flatten)]
-    runs: RunControlArgs,
-}
-
-/// Resume paused runs
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  noetl runs resume last
-  noetl runs resume 4821 4822 --reason 'the warehouse is back'")]
-pub(crate) struct ResumeArgs {
-    #[command(flatten)]
-    runs: RunControlArgs,
-}
-
-#[derive(Debug, Args)]
-struct RunControlArgs {
+pub(crate) struct RunControlArgs {
     /// Runs: ids, unique parts of ids, or last
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
@@ -102,62 +73,7 @@ struct RunControlArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
-}
-
-pub(super) fn cancel_runs(
-    args: &CancelArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
-    let runs = connection.block_on(select_runs(args, &connection.target, io))?;
-    if runs.is_empty() {
-        io.print_message("there are no matching runs, or they have ended")?;
-        return print_results(&[], args.output, io);
-    }
-    if args.dry_run && !args.output.is_table() {
-        args.output.print_list(&runs, |times| run_table(&runs, times), io)?;
-        return Ok(CommandExit::Ok);
-    }
-    print_selected_runs(&runs, io)?;
-    if args.dry_run {
-        let runs = pluralize(runs.len(), "run");
-        io.print_message(format_args!("{runs} would be cancelled"))?;
-        return Ok(CommandExit::Ok);
-    }
-    let question =
-        format!("Cancel {} at {}?", pluralize(runs.len(), "run"), connection.display_name());
-    let expected = if runs.len() == 1 { "yes".to_owned() } else { runs.len().to_string() };
-    if !confirm(args.confirm, &question, &expected, io)? {
-        return Ok(CommandExit::Failed);
-    }
-    let request = CancelRequest { reason: args.reason.as_deref().map(Into::into), cascade: None };
-    let mut results = Vec::new();
-    let cancelled = connection.block_on(async {
-        let server = connection.target.require_server()?;
-        for run in &runs {
-            let id = run.execution_id;
-            let (status, result) = match server.cancel_execution(id, &request).await {
-                Ok(_) => (ExecutionStatus::Cancelled, "cancelled"),
-                // With many runs, one may end before it is cancelled, which is not an error.
-                Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {
-                    (fetch_status(server, id).await?, "has already ended")
-                }
-                Err(error) => return Err(TargetError::from(error).into()),
-            };
-            if args.output.is_table() {
-                writeln!(io.out, "{id} {result}")?;
-            }
-            results.push(ControlResult::new(id, status));
-        }
-        Ok(())
-    });
-    // Printed even if a later request failed, since the earlier runs have been cancelled.
-    let exit = print_results(&results, args.output, io)?;
-    cancelled.map(|()| exit)
+    client: ClientArgs,
 }
 
 /// State of a run after an operation, for JSON output.
@@ -167,10 +83,50 @@ struct ControlResult {
     status: ExecutionStatus,
 }
 
-impl ControlResult {
-    const fn new(execution_id: ExecutionId, status: ExecutionStatus) -> Self {
-        Self { execution_id, status }
+pub(super) fn cancel_runs(args: &CancelArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let server = args.client.connect_to_server(io)?;
+    let runs = server.block_on(select_runs(args, &server.target, io))?;
+    if runs.is_empty() {
+        io.print_message("there are no matching runs, or they have ended")?;
+        return print_results(&[], args.client.output, io);
     }
+    if args.dry_run && !args.client.output.is_table() {
+        return args.client.output.print_list(&runs, run_table, io);
+    }
+    print_selected_runs(&runs, io)?;
+    let count = pluralize(runs.len(), "run");
+    if args.dry_run {
+        io.print_message(format_args!("{count} would be cancelled"))?;
+        return Ok(CommandExit::Ok);
+    }
+    let question = format!("Cancel {count} at {}?", server.display_name());
+    let expected = if runs.len() == 1 { "yes".to_owned() } else { runs.len().to_string() };
+    if !confirm(args.confirm, &question, &expected, io)? {
+        return Ok(CommandExit::Failed);
+    }
+    let request = CancelRequest { reason: args.reason.as_deref().map(Into::into), cascade: None };
+    let mut results = Vec::new();
+    let cancelled = server.send(async |client| {
+        for run in &runs {
+            let id = run.execution_id;
+            let (status, result) = match client.cancel_execution(id, &request).await {
+                Ok(_) => (ExecutionStatus::Cancelled, "cancelled"),
+                // With many runs, one may end before it is cancelled, which is not an error.
+                Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {
+                    (client.get_execution_status(id).await?.status, "has already ended")
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if args.client.output.is_table() {
+                writeln!(io.out, "{id} {result}")?;
+            }
+            results.push(ControlResult { execution_id: id, status });
+        }
+        Ok::<_, Error>(())
+    });
+    // Printed even if a later request failed, since the earlier runs have been cancelled.
+    let exit = print_results(&results, args.client.output, io)?;
+    cancelled.map(|()| exit)
 }
 
 /// Prints the results for programs. Table output has already been printed line by line.
@@ -178,16 +134,8 @@ fn print_results(
     results: &[ControlResult],
     output: OutputArgs,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    if !output.is_table() {
-        output.print_list(results, |_| TextTable::new([]), io)?;
-    }
-    Ok(CommandExit::Ok)
-}
-
-async fn fetch_status(server: &ApiClient, id: ExecutionId) -> Result<ExecutionStatus, Error> {
-    let status = server.get_execution_status(id).await;
-    Ok(status.map_err(TargetError::from)?.status)
+) -> Result<CommandExit> {
+    if output.is_table() { Ok(CommandExit::Ok) } else { output.print_data_list(results, io) }
 }
 
 /// Selects the runs to cancel.
@@ -195,17 +143,16 @@ async fn select_runs(
     args: &CancelArgs,
     target: &Target,
     io: &mut Io<'_>,
-) -> Result<Vec<ExecutionSummary>, Error> {
+) -> Result<Vec<ExecutionSummary>> {
     if args.all {
         let mut runs = fetch_unfinished_runs(&args.filter, target).await?;
         if runs.len() > MAX_CANCELLED_RUNS {
             runs.truncate(MAX_CANCELLED_RUNS);
             // Printed even in quiet mode, since the other runs continue.
-            let text = format!(
+            io.print_warning(format_args!(
                 "more than {MAX_CANCELLED_RUNS} runs match; these are the newest, repeat the command for \
                  the others"
-            );
-            io.print_warnings(&[text])?;
+            ))?;
         }
         return Ok(runs);
     }
@@ -225,7 +172,7 @@ async fn select_runs(
 async fn fetch_unfinished_runs(
     filter: &RunFilterArgs,
     target: &Target,
-) -> Result<Vec<ExecutionSummary>, Error> {
+) -> Result<Vec<ExecutionSummary>> {
     let mut runs = Vec::new();
     let is_selected = |status: &ExecutionStatus| {
         !status.is_terminal() && filter.status.is_none_or(|only| only == *status)
@@ -241,7 +188,7 @@ async fn fetch_unfinished_runs(
 }
 
 /// Shows the selected runs before the confirmation.
-fn print_selected_runs(runs: &[ExecutionSummary], io: &mut Io<'_>) -> Result<(), Error> {
+fn print_selected_runs(runs: &[ExecutionSummary], io: &mut Io<'_>) -> Result<()> {
     let output = OutputArgs { format: OutputFormat::Table, no_headers: true, time: None };
     let times = output.time_formatter(io);
     let first = &runs[..runs.len().min(MAX_SHOWN_RUNS)];
@@ -253,50 +200,31 @@ fn print_selected_runs(runs: &[ExecutionSummary], io: &mut Io<'_>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn pause_runs(
-    args: &PauseArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    set_paused(&args.runs, true, quiet, io)
-}
-
-pub(super) fn resume_runs(
-    args: &ResumeArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    set_paused(&args.runs, false, quiet, io)
-}
-
-fn set_paused(
+pub(super) fn set_paused(
     args: &RunControlArgs,
     is_pause: bool,
-    quiet: bool,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+) -> Result<CommandExit> {
+    let server = args.client.connect_to_server(io)?;
     let request = ControlRequest { reason: args.reason.as_deref().map(Into::into) };
     let mut results = Vec::new();
-    let result = connection.block_on(async {
+    let result = server.send(async |client| {
         for name in &args.runs {
-            let id: ExecutionId = find_run(&connection.target, name).await?;
-            let server = connection.target.require_server()?;
+            let id = find_run(&server.target, name).await?;
             let response = if is_pause {
-                server.pause_execution(id, &request).await
+                client.pause_execution(id, &request).await?
             } else {
-                server.resume_execution(id, &request).await
+                client.resume_execution(id, &request).await?
             };
-            let response = response.map_err(TargetError::from)?;
-            results.push(ControlResult::new(id, response.status));
-            if args.output.is_table() {
+            results.push(ControlResult { execution_id: id, status: response.status });
+            if args.client.output.is_table() {
                 let status = escape_control(response.status.as_str());
                 let paint = io.out.paint();
                 writeln!(io.out, "{id} {}", paint.text(palette::NAME, status))?;
             }
         }
-        Ok(())
+        Ok::<_, Error>(())
     });
-    let exit = print_results(&results, args.output, io)?;
+    let exit = print_results(&results, args.client.output, io)?;
     result.map(|()| exit)
 }

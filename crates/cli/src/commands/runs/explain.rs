@@ -11,16 +11,15 @@ use noetl_types::{ExecutionId, ExecutionStatus, Seq, TaskError, Text, Timestamp}
 
 use super::find_run;
 use crate::commands::replay::parse_time;
-use crate::config::{Client, SettingFlags};
-use crate::error::Error;
+use crate::connection::ClientArgs;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
+use crate::output::{TableCell, TextTable, TimeFormatter};
 use crate::progress::{PlaybookSource, render_step_failure};
 use crate::render::palette;
 use crate::render::text_layout::escape_control;
 use crate::roles::Target;
-use crate::target::{Access, TargetConnection};
 
 /// Explain why a run waits or failed
 ///
@@ -49,9 +48,7 @@ pub(crate) struct RunsExplainArgs {
     #[arg(long)]
     why: bool,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 fn parse_seq(text: &str) -> Result<Seq, String> {
@@ -59,12 +56,8 @@ fn parse_seq(text: &str) -> Result<Seq, String> {
     Seq::new(number).map_err(|error| error.to_string())
 }
 
-pub(super) fn run(
-    args: &RunsExplainArgs,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+pub(super) fn run(args: &RunsExplainArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let connection = args.client.connect_for_reading(io)?;
     connection.block_on(explain_run(args, &connection.target, io))
 }
 
@@ -72,24 +65,23 @@ async fn explain_run(
     args: &RunsExplainArgs,
     target: &Target,
     io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+) -> Result<CommandExit> {
     let id = find_run(target, &args.run).await?;
     let query = ExplainQuery {
         step: args.step.as_deref().map(Text::from),
         at: (args.at_seq.map(PointInTime::Seq)).or(args.at_time.map(PointInTime::Time)),
     };
     let explanation = target.explain_execution(id, query).await?;
-    if !args.output.is_table() {
-        args.output.print_item(&explanation, io)?;
-        return Ok(CommandExit::Ok);
+    if !args.client.output.is_table() {
+        return args.client.output.print_item(&explanation, io);
     }
-    let times = args.output.time_formatter(io);
+    let times = args.client.output.time_formatter(io);
     let paint = io.out.paint();
     let status = paint.text(palette::NAME, explanation.status);
     writeln!(io.out, "{status}: {}", escape_control(&explanation.summary))?;
     if !explanation.waiting_on.is_empty() {
         writeln!(io.out)?;
-        args.output.print_table(&wait_table(&explanation.waiting_on, &times), io)?;
+        args.client.output.print_table(&wait_table(&explanation.waiting_on, &times), io)?;
         if explanation.more > 0 {
             writeln!(io.out, "and {} more", explanation.more)?;
         }
@@ -100,59 +92,39 @@ async fn explain_run(
     }
     if args.why && !explanation.cause.is_empty() {
         writeln!(io.out)?;
-        args.output.print_table(&cause_table(&explanation.cause, &times), io)?;
+        args.client.output.print_table(&cause_table(&explanation.cause, &times), io)?;
     }
     print_suggestion(&explanation, io)?;
     Ok(CommandExit::Ok)
 }
 
-fn wait_table(waits: &[WaitCondition], times: &TimeFormatter) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("STEP").shrinkable(),
-        TableColumn::new("N").align_right(),
-        TableColumn::new("WAITS FOR"),
-        TableColumn::new("SINCE"),
-        TableColumn::new("UNTIL"),
-        TableColumn::new("HELD BY").shrinkable(),
-        TableColumn::new("DETAIL").shrinkable(),
-    ]);
-    for wait in waits {
-        table.add_row([
-            TableCell::styled(wait.step.as_deref().unwrap_or("(the run)"), palette::NAME),
-            wait.count.to_string().into(),
-            wait.kind.as_str().into(),
-            times.format_time_or_dash(wait.since).into(),
-            times.format_time_or_dash(wait.until).into(),
-            join_holders(&wait.holders).into(),
-            wait.detail.as_str().into(),
-        ]);
-    }
-    table
+fn wait_table<'t>(
+    waits: &'t [WaitCondition],
+    times: &TimeFormatter,
+) -> TextTable<'t, WaitCondition> {
+    let holders = |wait: &WaitCondition| {
+        let names: Vec<&str> = wait.holders.iter().map(Text::as_str).collect();
+        if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+    };
+    TextTable::new(waits)
+        .shrinkable("STEP", |wait| {
+            TableCell::styled(wait.step.as_deref().unwrap_or("(the run)"), palette::NAME)
+        })
+        .right("N", |wait| wait.count)
+        .column("WAITS FOR", |wait| wait.kind.as_str())
+        .column("SINCE", |wait| times.format_time_or_dash(wait.since))
+        .column("UNTIL", |wait| times.format_time_or_dash(wait.until))
+        .shrinkable("HELD BY", holders)
+        .shrinkable("DETAIL", |wait| &wait.detail)
 }
 
-fn join_holders(holders: &[Text]) -> String {
-    let names: Vec<&str> = holders.iter().map(Text::as_str).collect();
-    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
-}
-
-fn cause_table(causes: &[CausalEvent], times: &TimeFormatter) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("SEQ").align_right(),
-        TableColumn::new("TIME"),
-        TableColumn::new("EVENT"),
-        TableColumn::new("STEP").shrinkable(),
-        TableColumn::new("WHY").shrinkable(),
-    ]);
-    for cause in causes {
-        table.add_row([
-            cause.seq.to_string().into(),
-            times.format_time(cause.at).into(),
-            cause.event_type.as_str().into(),
-            cause.step.as_deref().unwrap_or("-").into(),
-            cause.why.as_str().into(),
-        ]);
-    }
-    table
+fn cause_table<'t>(causes: &'t [CausalEvent], times: &TimeFormatter) -> TextTable<'t, CausalEvent> {
+    TextTable::new(causes)
+        .right("SEQ", |cause| cause.seq)
+        .column("TIME", |cause| times.format_time(cause.at))
+        .column("EVENT", |cause| cause.event_type.as_str())
+        .shrinkable("STEP", |cause| TableCell::or_dash(cause.step.as_ref()))
+        .shrinkable("WHY", |cause| &cause.why)
 }
 
 /// Prints an error with its source line. Without the playbook, prints only the error.
@@ -161,7 +133,7 @@ async fn print_failure(
     failure: &FailureView,
     target: &Target,
     io: &mut Io<'_>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let error = TaskError::from_json(&failure.error);
     let source = fetch_playbook_source(id, target).await?;
     let step = failure.step.as_deref().unwrap_or_default();
@@ -174,7 +146,7 @@ async fn print_failure(
 pub(crate) async fn fetch_playbook_source(
     id: ExecutionId,
     target: &Target,
-) -> Result<Option<PlaybookSource>, Error> {
+) -> Result<Option<PlaybookSource>> {
     let execution = target.fetch_execution(id).await?;
     let Some(catalog_id) = execution.summary.catalog_id else {
         return Ok(None);
@@ -191,7 +163,7 @@ pub(crate) async fn fetch_playbook_source(
 }
 
 /// Prints the command that resolves the wait or failure.
-fn print_suggestion(explanation: &ExecutionExplanation, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_suggestion(explanation: &ExecutionExplanation, io: &mut Io<'_>) -> Result<()> {
     use noetl_api::explain::WaitConditionKind;
     let id = explanation.execution_id;
     let first_wait = explanation.waiting_on.first();
@@ -217,75 +189,4 @@ fn print_suggestion(explanation: &ExecutionExplanation, io: &mut Io<'_>) -> Resu
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::empty;
-
-    use noetl_api::explain::WaitConditionKind;
-
-    use super::*;
-    use crate::io::{Env, OutputStream};
-    use crate::output::{OutputFormat, TimeStyle};
-    use crate::render::text_layout::display_width;
-
-    fn sample_wait(
-        step: &str,
-        kind: WaitConditionKind,
-        holder: &str,
-        detail: &str,
-    ) -> WaitCondition {
-        WaitCondition {
-            kind,
-            step: Some(step.into()),
-            detail: detail.into(),
-            since: None,
-            until: None,
-            holders: vec![holder.into()],
-            count: 1,
-        }
-    }
-
-    /// The default columns include the reason of each wait.
-    #[test]
-    fn every_wait_shows_its_reason() {
-        let waits = [
-            sample_wait("train", WaitConditionKind::Pool, "gpu", "no worker of pool gpu is alive"),
-            sample_wait(
-                "ship",
-                WaitConditionKind::Approval,
-                "ops",
-                "somebody has to approve the release",
-            ),
-            sample_wait(
-                "pay",
-                WaitConditionKind::Signal,
-                "paid",
-                "the signal 'paid' of order-7 has not come",
-            ),
-        ];
-        let output = OutputArgs {
-            format: OutputFormat::Table,
-            no_headers: false,
-            time: Some(TimeStyle::Iso),
-        };
-        let (mut input, mut out, mut err) = (empty(), Vec::new(), Vec::new());
-        let io = Io {
-            input: &mut input,
-            out: OutputStream::plain(&mut out),
-            err: OutputStream::terminal(&mut err, 60),
-            env: Env::default(),
-        };
-        let table = wait_table(&waits, &output.time_formatter(&io));
-        insta::assert_snapshot!(table.render_table(false, true, &io.out), @r"
-        STEP   N  WAITS FOR  SINCE  UNTIL  HELD BY  DETAIL
-        train  1  pool       -      -      gpu      no worker of pool gpu is alive
-        ship   1  approval   -      -      ops      somebody has to approve the release
-        pay    1  signal     -      -      paid     the signal 'paid' of order-7 has not come
-        ");
-        let narrow = table.render_table(false, true, &io.err);
-        let narrow = anstream::adapter::strip_str(&narrow).to_string();
-        assert!(narrow.lines().all(|line| display_width(line) <= 60), "{narrow}");
-        for reason in ["no worker of", "somebody has", "the signal"] {
-            assert!(narrow.contains(reason), "{narrow}");
-        }
-    }
-}
+mod tests;

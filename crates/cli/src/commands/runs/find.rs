@@ -5,7 +5,7 @@ use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, PlaybookPath};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::render::text_layout::escape_control;
 use crate::roles::Target;
 
@@ -27,13 +27,13 @@ pub(super) fn is_platform_run(run: &ExecutionSummary) -> bool {
 }
 
 /// Resolves a run by its id, by part of its id, or by `last`.
-pub(crate) async fn find_run(target: &Target, text: &str) -> Result<ExecutionId, Error> {
+pub(crate) async fn find_run(target: &Target, text: &str) -> Result<ExecutionId> {
     let text = text.trim();
     if text == LAST_RUN_NAME {
         return find_last_run(target).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::InvalidRunName { text: escape_control(text) });
+        return Err(invalid_run_error(text));
     }
     match parse_full_id(text) {
         Some(id) => Ok(id),
@@ -48,7 +48,7 @@ pub(crate) fn parse_full_id(text: &str) -> Option<ExecutionId> {
 }
 
 /// Finds the newest run that was not started by another run or by the platform.
-async fn find_last_run(target: &Target) -> Result<ExecutionId, Error> {
+async fn find_last_run(target: &Target) -> Result<ExecutionId> {
     let mut query = ExecutionsQuery {
         limit: PageLimit::clamped(LAST_RUN_PAGE_ROWS),
         system: Some(false),
@@ -71,7 +71,7 @@ async fn find_last_run(target: &Target) -> Result<ExecutionId, Error> {
     Err(run_not_found_error(LAST_RUN_NAME, false))
 }
 
-async fn find_by_partial_id(target: &Target, part: &str) -> Result<ExecutionId, Error> {
+async fn find_by_partial_id(target: &Target, part: &str) -> Result<ExecutionId> {
     let mut query = ExecutionsQuery {
         limit: PageLimit::MAX,
         q: Some(part.into()),
@@ -101,17 +101,16 @@ async fn find_by_partial_id(target: &Target, part: &str) -> Result<ExecutionId, 
         [] => find_by_exact_id(target, part).await,
         [id] => Ok(*id),
         several => {
-            let listed = several.iter().take(MAX_LISTED_MATCHES);
-            Err(Error::AmbiguousRun {
-                text: part.to_owned(),
-                some: listed.map(ToString::to_string).collect(),
-            })
+            let listed = several.iter().take(MAX_LISTED_MATCHES).map(ToString::to_string);
+            let listed: Vec<String> = listed.collect();
+            let message = format!("'{part}' matches several runs: {}", listed.join(", "));
+            Err(Error::usage(message).with_help("use more digits of the id"))
         }
     }
 }
 
 /// Looks up a run whose full id is short and that is older than the searched runs.
-async fn find_by_exact_id(target: &Target, text: &str) -> Result<ExecutionId, Error> {
+async fn find_by_exact_id(target: &Target, text: &str) -> Result<ExecutionId> {
     let Ok(id) = text.parse() else {
         return Err(run_not_found_error(text, false));
     };
@@ -119,14 +118,26 @@ async fn find_by_exact_id(target: &Target, text: &str) -> Result<ExecutionId, Er
         Err(error) if error.error_code() == Some(ErrorCode::NotFound) => {
             Err(run_not_found_error(text, false))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
         Ok(_) => Ok(id),
     }
 }
 
 fn run_not_found_error(text: &str, is_complete: bool) -> Error {
-    let text = text.to_owned();
-    if is_complete { Error::NoRun { text } } else { Error::NotAmongNewest { text } }
+    if is_complete {
+        return Error::not_found(format!("there is no run '{text}'"))
+            .with_help("list runs with: noetl runs list");
+    }
+    Error::not_found(format!(
+        "there is no run '{text}' among the newest runs; older runs were not searched"
+    ))
+    .with_help("use its full id; list older runs with: noetl runs list --until WHEN")
+}
+
+/// Error of a text that cannot name a run.
+pub(crate) fn invalid_run_error(text: &str) -> Error {
+    Error::usage(format!("'{}' is not a run id", escape_control(text)))
+        .with_help("use its id, part of its id, or 'last'")
 }
 
 #[cfg(test)]

@@ -3,19 +3,19 @@
 use clap::Args;
 use noetl_api::execution::ExecutionSummary;
 use noetl_api::query::ExecutionsQuery;
-use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionStatus, PlaybookPath, Text, Timestamp};
 
 use super::find::is_platform_run;
 use super::status_cell;
-use crate::config::{Client, SettingFlags};
-use crate::error::Error;
+use crate::commands::next_page_limit;
+use crate::config::nearest_name;
+use crate::connection::ClientArgs;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter, parse_when};
+use crate::output::{TableCell, TextTable, TimeFormatter, parse_when};
 use crate::render::palette;
 use crate::roles::Target;
-use crate::target::{Access, TargetConnection};
 
 /// List runs, newest first
 ///
@@ -34,9 +34,7 @@ pub(crate) struct RunsListArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 /// Filters of runs.
@@ -68,7 +66,7 @@ pub(crate) struct RunFilterArgs {
 fn parse_status(text: &str) -> Result<ExecutionStatus, String> {
     ExecutionStatus::parse(&text.to_ascii_uppercase()).map_err(|_| {
         let names = ExecutionStatus::ALL.iter().map(|status| status.as_str());
-        let similar = crate::config::nearest_name(&text.to_ascii_uppercase(), names);
+        let similar = nearest_name(&text.to_ascii_uppercase(), names);
         let hint = similar.map(|similar| format!(": did you mean {}?", similar.to_lowercase()));
         format!("not a status{}", hint.unwrap_or_default())
     })
@@ -78,11 +76,8 @@ impl RunFilterArgs {
     /// True if no filter is given.
     fn is_unfiltered(&self) -> bool {
         let Self { status, path, label, since, until, query, system: _ } = self;
-        let texts = [path, label, query];
-        status.is_none()
-            && since.is_none()
-            && until.is_none()
-            && texts.iter().all(|text| text.is_none())
+        let is_text_given = [path, label, query].iter().any(|text| text.is_some());
+        status.is_none() && since.is_none() && until.is_none() && !is_text_given
     }
 
     /// Query for listing runs. A path filter also matches paths of the platform, so its runs are
@@ -116,11 +111,10 @@ pub(super) async fn fetch_runs(
     target: &Target,
     mut query: ExecutionsQuery,
     max_runs: usize,
-) -> Result<Vec<ExecutionSummary>, Error> {
+) -> Result<Vec<ExecutionSummary>> {
     let mut runs = Vec::new();
     loop {
-        let remaining = i64::try_from(max_runs.saturating_sub(runs.len())).unwrap_or(i64::MAX);
-        query.limit = PageLimit::clamped(remaining);
+        query.limit = next_page_limit(max_runs, runs.len());
         let page = target.list_executions(query.clone()).await?;
         // Older servers ignore this filter.
         let is_excluded =
@@ -134,52 +128,38 @@ pub(super) async fn fetch_runs(
     }
 }
 
-pub(super) fn run(args: &RunsListArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+pub(super) fn run(args: &RunsListArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let connection = args.client.connect_for_reading(io)?;
     let max_runs = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let runs =
-        connection.block_on(fetch_runs(&connection.target, args.filter.list_query(), max_runs))?;
-    if runs.is_empty() && args.output.is_table() {
-        if !quiet {
-            io.print_message(if args.filter.is_unfiltered() {
-                "there are no runs; start one with: noetl run FILE, or noetl exec PATH"
-            } else {
-                "there are no matching runs"
-            })?;
-        }
-        return Ok(CommandExit::Ok);
-    }
-    args.output.print_list(&runs, |times| run_table(&runs, times), io)?;
-    Ok(CommandExit::Ok)
+    let runs = fetch_runs(&connection.target, args.filter.list_query(), max_runs);
+    let runs = connection.block_on(runs)?;
+    let note = if args.filter.is_unfiltered() {
+        "there are no runs; start one with: noetl run FILE, or noetl exec PATH"
+    } else {
+        "there are no matching runs"
+    };
+    args.client.output.print_list_or_note(&runs, note, run_table, io)
 }
 
-pub(super) fn run_table(runs: &[ExecutionSummary], times: &TimeFormatter) -> TextTable {
-    let mut table = TextTable::new([
-        TableColumn::new("RUN"),
-        TableColumn::new("STATUS"),
-        TableColumn::new("PLAYBOOK").shrinkable(),
-        TableColumn::new("STARTED"),
-        TableColumn::new("TOOK").align_right(),
-        TableColumn::new("EVENTS").align_right().wide_only(),
-        TableColumn::new("PARENT").wide_only(),
-        TableColumn::new("ERROR").shrinkable(),
-    ]);
-    for run in runs {
-        let took = run.completed_at.unwrap_or(times.now).duration_since(run.started_at);
-        let parent = run.parent_execution_id.map(|id| id.to_string());
-        let error = run.error.as_deref().unwrap_or_default();
-        table.add_row([
-            TableCell::styled(run.execution_id.to_string(), palette::NAME),
-            status_cell(run.status),
-            playbook_name(run).into(),
-            times.format_time(run.started_at).into(),
-            took.to_human().into(),
-            run.event_count.to_string().into(),
-            parent.unwrap_or_else(|| "-".to_owned()).into(),
-            error.lines().next().unwrap_or_default().into(),
-        ]);
-    }
-    table
+pub(super) fn run_table<'t>(
+    runs: &'t [ExecutionSummary],
+    times: &TimeFormatter,
+) -> TextTable<'t, ExecutionSummary> {
+    let took = |run: &ExecutionSummary| {
+        run.completed_at.unwrap_or(times.now).duration_since(run.started_at).to_human()
+    };
+    let error_line = |run: &'t ExecutionSummary| {
+        run.error.as_deref().and_then(|error| error.lines().next()).unwrap_or_default()
+    };
+    TextTable::new(runs)
+        .column("RUN", |run| TableCell::styled(run.execution_id, palette::NAME))
+        .column("STATUS", |run| status_cell(run.status))
+        .shrinkable("PLAYBOOK", playbook_name)
+        .column("STARTED", |run| times.format_time(run.started_at))
+        .right("TOOK", took)
+        .wide_right("EVENTS", |run| run.event_count)
+        .wide("PARENT", |run| TableCell::or_dash(run.parent_execution_id))
+        .shrinkable("ERROR", error_line)
 }
 
 /// Path and version of the playbook of a run.

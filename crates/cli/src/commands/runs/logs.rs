@@ -8,13 +8,13 @@ use noetl_types::{ErrorCode, EventType, Json};
 
 use super::{events, find_run};
 use crate::config::{Client, SettingFlags};
-use crate::error::Error;
+use crate::connection::Connection;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::render::palette;
 use crate::render::text_layout::{escape_control, pluralize};
 use crate::roles::Target;
-use crate::target::{Access, TargetConnection};
 
 /// Print the output of the tasks of a run
 ///
@@ -47,17 +47,12 @@ const MAX_TOTAL_BYTES: u64 = 512 << 20;
 /// Maximum depth at which task output is searched: in its data, or in that of a labelled task.
 const MAX_SEARCH_DEPTH: usize = 4;
 
-pub(super) fn run(args: &LogsArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
-    connection.block_on(print_logs(args, &connection.target, quiet, io))
+pub(super) fn run(args: &LogsArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let connection = Connection::for_reading(&args.target.given, io)?;
+    connection.block_on(print_logs(args, &connection.target, io))
 }
 
-async fn print_logs(
-    args: &LogsArgs,
-    target: &Target,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+async fn print_logs(args: &LogsArgs, target: &Target, io: &mut Io<'_>) -> Result<CommandExit> {
     let id = find_run(target, &args.run).await?;
     let mut is_empty = true;
     let mut external_data = ExternalData::default();
@@ -87,11 +82,11 @@ async fn print_logs(
     if external_data.missing > 0 {
         // Printed even in quiet mode, since the output is incomplete.
         let data = pluralize(external_data.missing, "result");
-        io.print_warnings(&[format!(
+        io.print_warning(format_args!(
             "{data} could not be read: too large, too many, or no longer available"
-        )])?;
-    } else if is_empty && !quiet {
-        io.print_message("the log contains no output of the tasks of this run")?;
+        ))?;
+    } else if is_empty {
+        io.print_note("the log contains no output of the tasks of this run")?;
     }
     Ok(CommandExit::Ok)
 }
@@ -109,7 +104,7 @@ impl ExternalData {
         &mut self,
         event: &EventView,
         target: &Target,
-    ) -> Result<Option<Json>, Error> {
+    ) -> Result<Option<Json>> {
         let result = event.result.as_ref();
         let Some(reference) = result.and_then(|result| result.get("reference")) else {
             return Ok(None);
@@ -130,7 +125,7 @@ impl ExternalData {
                 self.missing += 1;
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 }
@@ -174,7 +169,7 @@ fn print_output(
     is_error: bool,
     text: &str,
     io: &mut Io<'_>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let paint = io.out.paint();
     for line in text.lines() {
         // A file receives the exact output. On a terminal, control characters are escaped.

@@ -1,74 +1,76 @@
 //! `noetl runs`: inspects and controls runs.
 
-mod approve;
 mod control;
-mod event_table;
 mod events;
 mod explain;
 mod find;
+mod input;
 mod list;
 mod logs;
-mod rerun;
 mod show;
-mod signal;
-mod tail;
 mod timeline;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use noetl_types::ExecutionStatus;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::output::TableCell;
 use crate::render::palette;
 
 pub(crate) use explain::fetch_playbook_source;
-pub(crate) use find::{find_run, parse_full_id};
+pub(crate) use find::{find_run, invalid_run_error, parse_full_id};
 
 /// Inspect and control runs
 ///
 /// A run is named by its id, by a unique beginning or end of its id, or by 'last': the newest run
 /// that was not started by another run or by the platform. If no server is running, the read-only
 /// commands read the local database.
-#[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(crate) struct RunsArgs {
-    #[command(subcommand)]
-    command: RunsCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum RunsCommand {
+pub(crate) enum RunsCommand {
     List(list::RunsListArgs),
     Show(show::RunsShowArgs),
     Explain(explain::RunsExplainArgs),
-    Tail(tail::RunsTailArgs),
+    Tail(events::RunsTailArgs),
     Events(events::EventsArgs),
     Logs(logs::LogsArgs),
-    Rerun(rerun::RerunArgs),
+    Rerun(input::RerunArgs),
     Cancel(control::CancelArgs),
-    Pause(control::PauseArgs),
-    Resume(control::ResumeArgs),
-    Signal(signal::SignalArgs),
-    Approve(approve::ApproveArgs),
+    /// Pause runs
+    ///
+    /// No new commands are started until the runs are resumed. Running commands finish. Timers
+    /// continue.
+    #[command(after_long_help = "\
+Examples:
+  noetl runs pause last
+  noetl runs pause 4821 4822 --reason 'the warehouse is down'")]
+    Pause(control::RunControlArgs),
+    /// Resume paused runs
+    #[command(after_long_help = "\
+Examples:
+  noetl runs resume last
+  noetl runs resume 4821 4822 --reason 'the warehouse is back'")]
+    Resume(control::RunControlArgs),
+    Signal(input::SignalArgs),
+    Approve(input::ApproveArgs),
 }
 
 /// Runs the `noetl runs` subcommands.
-pub(crate) fn run(args: &RunsArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    match &args.command {
-        RunsCommand::List(args) => list::run(args, quiet, io),
-        RunsCommand::Show(args) => show::run(args, quiet, io),
-        RunsCommand::Explain(args) => explain::run(args, quiet, io),
-        RunsCommand::Tail(args) => tail::run(args, quiet, io),
-        RunsCommand::Events(args) => events::run(args, quiet, io),
-        RunsCommand::Logs(args) => logs::run(args, quiet, io),
-        RunsCommand::Rerun(args) => rerun::run(args, quiet, io),
-        RunsCommand::Cancel(args) => control::cancel_runs(args, quiet, io),
-        RunsCommand::Pause(args) => control::pause_runs(args, quiet, io),
-        RunsCommand::Resume(args) => control::resume_runs(args, quiet, io),
-        RunsCommand::Signal(args) => signal::run(args, quiet, io),
-        RunsCommand::Approve(args) => approve::run(args, quiet, io),
+pub(crate) fn run(command: &RunsCommand, io: &mut Io<'_>) -> Result<CommandExit> {
+    match command {
+        RunsCommand::List(args) => list::run(args, io),
+        RunsCommand::Show(args) => show::run(args, io),
+        RunsCommand::Explain(args) => explain::run(args, io),
+        RunsCommand::Tail(args) => events::tail_run(args, io),
+        RunsCommand::Events(args) => events::list_events(args, io),
+        RunsCommand::Logs(args) => logs::run(args, io),
+        RunsCommand::Rerun(args) => input::rerun(args, io),
+        RunsCommand::Cancel(args) => control::cancel_runs(args, io),
+        RunsCommand::Pause(args) => control::set_paused(args, true, io),
+        RunsCommand::Resume(args) => control::set_paused(args, false, io),
+        RunsCommand::Signal(args) => input::send_signal(args, io),
+        RunsCommand::Approve(args) => input::approve(args, io),
     }
 }
 

@@ -10,15 +10,14 @@ use serde::Serialize;
 use super::list::playbook_name;
 use super::timeline::{StepActivity, StepBar, StepOutcome, Timeline};
 use super::{events, find_run, status_cell};
-use crate::config::{Client, SettingFlags};
-use crate::error::Error;
+use crate::connection::ClientArgs;
+use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::{ColorPaint, Io};
-use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
+use crate::output::{TableCell, TextTable, TimeFormatter};
 use crate::render::palette;
 use crate::render::text_layout::{display_width, escape_control, pluralize, truncate_to_width};
 use crate::roles::Target;
-use crate::target::{Access, TargetConnection};
 
 /// Show a run as a timeline of its steps
 ///
@@ -33,9 +32,7 @@ pub(crate) struct RunsShowArgs {
     /// Run: its id, a unique part of its id, or last
     run: String,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    target: SettingFlags<Client>,
+    client: ClientArgs,
 }
 
 /// Maximum events used for the timeline.
@@ -47,9 +44,9 @@ const MAX_NAME_WIDTH: usize = 24;
 /// Width of the bars.
 const BAR_WIDTH: std::ops::RangeInclusive<usize> = 10..=60;
 
-pub(super) fn run(args: &RunsShowArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
-    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
-    connection.block_on(show_run(args, &connection.target, quiet, io))
+pub(super) fn run(args: &RunsShowArgs, io: &mut Io<'_>) -> Result<CommandExit> {
+    let connection = args.client.connect_for_reading(io)?;
+    connection.block_on(show_run(args, &connection.target, io))
 }
 
 /// A run and its bars, for JSON output.
@@ -62,26 +59,20 @@ struct RunOutput<'s> {
     steps: &'s [StepBar],
 }
 
-async fn show_run(
-    args: &RunsShowArgs,
-    target: &Target,
-    quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<CommandExit, Error> {
+async fn show_run(args: &RunsShowArgs, target: &Target, io: &mut Io<'_>) -> Result<CommandExit> {
     let id = find_run(target, &args.run).await?;
     let run = target.fetch_execution(id).await?;
     let log = events::fetch_log(target, id, MAX_TIMELINE_EVENTS, io).await?;
-    let times = args.output.time_formatter(io);
+    let times = args.client.output.time_formatter(io);
     let timeline = Timeline::from_events(&log, times.now);
-    if !args.output.is_table() {
+    if !args.client.output.is_table() {
         let output = RunOutput {
             summary: &run.summary,
             workload: &run.workload,
             result: &run.result,
             steps: timeline.as_ref().map_or(&[], |timeline| &timeline.bars),
         };
-        args.output.print_item(&output, io)?;
-        return Ok(CommandExit::Ok);
+        return args.client.output.print_item(&output, io);
     }
     print_summary(&run, &times, io)?;
     if let Some(timeline) = &timeline {
@@ -91,40 +82,38 @@ async fn show_run(
         let label = io.out.paint().text(palette::FAILURE, "error");
         writeln!(io.out, "\n{label}: {}", escape_control(error))?;
     }
-    if !quiet {
-        print_tip(&run.summary, io)?;
+    let id = run.summary.execution_id;
+    match run.summary.status {
+        ExecutionStatus::Failed => {
+            io.print_tip(format_args!("show details with: noetl runs explain {id}"))?;
+        }
+        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
+            io.print_tip(format_args!("show what it waits for with: noetl runs explain {id}"))?;
+        }
+        ExecutionStatus::Completed | ExecutionStatus::Cancelled => {}
     }
     Ok(CommandExit::Ok)
 }
 
-fn print_summary(
-    run: &ExecutionDetail,
-    times: &TimeFormatter,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
+fn print_summary(run: &ExecutionDetail, times: &TimeFormatter, io: &mut Io<'_>) -> Result<()> {
     let summary = &run.summary;
     let took = summary.completed_at.unwrap_or(times.now).duration_since(summary.started_at);
-    let mut rows = vec![
-        ("run", summary.execution_id.to_string().into()),
+    let mut rows: Vec<(&str, TableCell)> = vec![
+        ("run", summary.execution_id.into()),
         ("playbook", playbook_name(summary).into()),
         ("status", status_cell(summary.status)),
         ("started", times.format_time(summary.started_at).into()),
         ("took", took.to_human().into()),
-        ("events", summary.event_count.to_string().into()),
+        ("events", summary.event_count.into()),
     ];
-    if let Some(parent) = summary.parent_execution_id {
-        rows.push(("parent", parent.to_string().into()));
-    }
-    let mut table = TextTable::new([TableColumn::new(""), TableColumn::new("").shrinkable()]);
-    for (name, value) in rows {
-        table.add_row([TableCell::styled(name, palette::MUTED), value]);
-    }
-    let text = table.render_table(false, false, &io.out);
-    write!(io.out, "{text}")?;
-    Ok(())
+    rows.extend(summary.parent_execution_id.map(|parent| ("parent", parent.into())));
+    let table = TextTable::new(&rows)
+        .column("", |(name, _)| TableCell::styled(name, palette::MUTED))
+        .shrinkable("", |(_, value)| value.clone());
+    Ok(write!(io.out, "{}", table.render_table(false, false, &io.out))?)
 }
 
-fn draw_timeline(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
+fn draw_timeline(timeline: &Timeline, io: &mut Io<'_>) -> Result<()> {
     let bars = &timeline.bars;
     if bars.is_empty() {
         return Ok(());
@@ -224,20 +213,4 @@ fn bar_note(bar: &StepBar, now: Timestamp) -> String {
         parts.push(format!("retry in {}", retry_at.duration_since(now).to_human()));
     }
     parts.join(", ")
-}
-
-fn print_tip(run: &ExecutionSummary, io: &mut Io<'_>) -> Result<(), Error> {
-    let id = run.execution_id;
-    let tip = match run.status {
-        ExecutionStatus::Failed => Some(format!("show details with: noetl runs explain {id}")),
-        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
-            Some(format!("show what it waits for with: noetl runs explain {id}"))
-        }
-        ExecutionStatus::Completed | ExecutionStatus::Cancelled => None,
-    };
-    if let Some(tip) = tip {
-        let paint = io.err.paint();
-        io.print_message(paint.text(palette::MUTED, tip))?;
-    }
-    Ok(())
 }

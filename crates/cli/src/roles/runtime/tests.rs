@@ -1,0 +1,65 @@
+use noetl_types::ByteSize;
+
+use super::*;
+use crate::config::GivenSettings;
+
+#[test]
+fn limits_come_from_settings() {
+    let settings_for = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().copied().collect();
+        let config = Config::load(&GivenSettings::default(), &variables).unwrap();
+        runtime_settings(&config, None).unwrap()
+    };
+    let (defaulted, default) = (settings_for(&[]), Settings::default());
+    assert_eq!(defaulted.defaults, default.defaults);
+    assert_eq!(defaulted.max_live_executions, default.max_live_executions);
+    assert_eq!((defaulted.max_result_size, defaulted.metrics), (default.max_result_size, true));
+    let configured = settings_for(&[
+        ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
+        ("NOETL_MAX_ATTEMPTS", "4"),
+        ("NOETL_INLINE_MAX_BYTES", "1024"),
+        ("NOETL_RESULT_MAX_BYTES", "2MiB"),
+        ("NOETL_DISABLE_METRICS", "true"),
+    ]);
+    assert_eq!(configured.max_live_executions, 5);
+    assert_eq!(configured.defaults.max_attempts.get(), 4);
+    assert_eq!(configured.defaults.inline_max, ByteSize::from_kib(1));
+    assert_eq!(configured.max_result_size, ByteSize::from_mib(2));
+    assert!(!configured.metrics);
+}
+
+fn load_config(variables: &[(&str, &str)]) -> Config {
+    Config::load(&GivenSettings::default(), &variables.iter().copied().collect()).unwrap()
+}
+
+#[test]
+fn rejects_dedup_window_beyond_retention() {
+    let error_for = |dedup, retention| {
+        let variables = [
+            ("NOETL_EVENT_STREAM_DEDUP_SECS", dedup),
+            ("NOETL_EVENT_STREAM_RETENTION_SECS", retention),
+        ];
+        let settings = runtime_settings(&load_config(&variables), None);
+        settings.err().map(|error| error.to_string())
+    };
+    assert_eq!(error_for("60", "60"), None);
+    let text = error_for("61", "60").unwrap();
+    assert!(text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"), "{text}");
+    assert!(text.contains("NOETL_EVENT_STREAM_RETENTION_SECS"), "{text}");
+}
+
+#[test]
+fn outbox_requires_internal_token() {
+    let outbox = |variables: &[(&str, &str)], endpoint| {
+        let settings = runtime_settings(&load_config(variables), endpoint).unwrap();
+        settings.outbox
+    };
+    let endpoint = Some(ServerEndpoint { url: "http://localhost:1", requires_tokens: true });
+    let token = ("NOETL_INTERNAL_API_TOKEN", "platform-token");
+    let enabled = |value| ("NOETL_OUTBOX_ENABLED", value);
+    assert!(!outbox(&[], endpoint));
+    assert!(outbox(&[token], endpoint));
+    assert!(!outbox(&[token], None));
+    assert!(outbox(&[enabled("on")], endpoint));
+    assert!(!outbox(&[token, enabled("off")], endpoint));
+}
