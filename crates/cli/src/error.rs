@@ -50,32 +50,32 @@ impl Error {
         Self::Failure { message: message.into(), help: None, exit }
     }
 
-    /// Something does not work.
+    /// Error of a failed operation.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(CommandExit::Failed, message)
     }
 
-    /// The command line, a setting or an input is invalid.
+    /// Error of an invalid command line, setting or input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(CommandExit::Usage, message)
     }
 
-    /// Something does not exist.
+    /// Error of an object that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(CommandExit::NotFound, message)
     }
 
-    /// Something exists or is in use.
+    /// Error of an object that already exists or is in use.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(CommandExit::Conflict, message)
     }
 
-    /// An argument is invalid.
+    /// Error of an invalid argument.
     pub(crate) fn invalid_argument(name: &str, reason: impl std::fmt::Display) -> Self {
         Self::usage(format!("{name}: {reason}"))
     }
 
-    /// The server cannot be reached.
+    /// Error of a server that cannot be reached.
     pub(crate) fn unreachable(url: &str, reason: &str) -> Self {
         // The last cause is the specific one. The causes before it repeat the context.
         let reason = reason.rsplit(": ").next().unwrap_or(reason);
@@ -86,7 +86,7 @@ impl Error {
         )
     }
 
-    /// A component that does not start or fails, with the causes.
+    /// Error of a component that fails or does not start, with its causes.
     pub(crate) fn from_chain(error: &dyn std::error::Error) -> Self {
         Self::failed(error_chain(error))
     }
@@ -99,7 +99,7 @@ impl Error {
         self
     }
 
-    /// Suggests a similar name or, if there is none, another fix.
+    /// Suggests a similar name, or another fix if no name is similar.
     pub(crate) fn with_suggestion(self, near: Option<String>, otherwise: &str) -> Self {
         self.with_help(
             near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean {near}?")),
