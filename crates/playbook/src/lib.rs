@@ -21,6 +21,7 @@ pub mod string_enum;
 pub mod template;
 pub mod timeout;
 pub mod timing;
+pub mod value_schema;
 
 mod check;
 mod error_span;

@@ -201,7 +201,7 @@ fn invalid_wait_config_follows_error_policy() {
         ("signal: \"{{ nothing.at.all }}\"", "signal"),
         ("signal: go, lookback: \"{{ 'soon' }}\"", "lookback"),
         ("signal: \"{{ 'appr' ~ 'oval' }}\"", "reserved"),
-        ("signal: go, schema: { type: 7 }", "JSON Schema"),
+        ("signal: go, schema: { type: '{{ 7 }}' }", "JSON Schema"),
     ] {
         let sim =
             started_sim(&format!("workflow: [{{ step: w, tool: {{ kind: wait, {config} }} }}]"));

@@ -9,6 +9,7 @@ use crate::model::{
 use crate::segments::is_suspending;
 use crate::source::Span;
 use crate::template::DynamicValue;
+use crate::value_schema::check_schema;
 
 use super::CheckContext;
 use super::python;
@@ -84,6 +85,18 @@ fn check_task_config(sink: &mut DiagnosticSink<'_>, task: &Task) {
         && let Some(code) = task.config.get("code")
     {
         check_python_code(sink, code);
+    }
+    let schema_key = match task.kind.value {
+        ToolKind::Wait => "schema",
+        ToolKind::Approval => "form",
+        _ => return,
+    };
+    if let Some(field) = task.config.get(schema_key)
+        && let Some(schema) = field.value.as_const()
+        && let Err(violation) = check_schema(schema)
+    {
+        let message = format!("'{schema_key}' is not a supported JSON Schema: {violation}");
+        sink.add_finding(Code::NP421, field.span(), message);
     }
 }
 

@@ -126,6 +126,7 @@ codes! {
     NP418 Error "params need a single statement";
     NP419 Warning "python code does not parse";
     NP420 Warning "value interpolated into SQL quotes";
+    NP421 Error "unsupported JSON Schema";
     NP501 Error "invalid template";
     NP502 Error "unknown filter, test or function";
     NP503 Warning "unknown name";

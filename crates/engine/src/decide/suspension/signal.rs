@@ -2,6 +2,7 @@
 
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits_within, is_shallow};
 use noetl_playbook::command_machine::ToolResult;
+use noetl_playbook::value_schema;
 use noetl_types::{CommandId, Json, JsonMap, Seq};
 
 use super::begin::{end_at_once, find_suspended};
@@ -197,7 +198,8 @@ pub(super) fn deliver_earlier_signals(
             continue;
         };
         let schema = wait.schema.as_ref();
-        if schema.is_some_and(|schema| schema::find_violation(schema, &signal.payload).is_some()) {
+        if schema.is_some_and(|schema| value_schema::check_value(schema, &signal.payload).is_err())
+        {
             continue;
         }
         let delivery = SignalDelivery {
