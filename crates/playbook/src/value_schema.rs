@@ -25,9 +25,11 @@ const MAX_DEPTH: usize = 192;
 /// Bytes of a text that a pattern searches in one step.
 const BYTES_PER_STEP: usize = 64;
 
+type Accepts = fn(Ordering) -> bool;
+
 /// Keywords that limit a number or a size, the accepted orders of the measured number and the limit,
 /// and the reason of a violation.
-const BOUNDS: [(&str, fn(Ordering) -> bool, &str); 10] = [
+const BOUNDS: [(&str, Accepts, &str); 10] = [
     ("exclusiveMaximum", Ordering::is_lt, "is greater than or equal to the maximum of"),
     ("exclusiveMinimum", Ordering::is_gt, "is less than or equal to the minimum of"),
     ("maximum", Ordering::is_le, "is greater than the maximum of"),
@@ -114,10 +116,13 @@ fn check_keyword<'a>(root: &'a Json, keyword: &str, argument: &'a Json) -> Check
         "enum" => (argument.as_list().is_some(), "a list"),
         "required" => (all(&is_text), "a list of strings"),
         "uniqueItems" => (argument.as_bool().is_some(), "a boolean"),
-        _ if BOUNDS.iter().any(|(name, ..)| *name == keyword) => match keyword.ends_with("imum") {
-            true => (argument.as_f64().is_some(), "a number"),
-            false => (argument.as_u64().is_some(), "an integer that is not negative"),
-        },
+        _ if BOUNDS.iter().any(|(name, ..)| *name == keyword) => {
+            if keyword.ends_with("imum") {
+                (argument.as_f64().is_some(), "a number")
+            } else {
+                (argument.as_u64().is_some(), "an integer that is not negative")
+            }
+        }
         "pattern" => {
             let is_valid = argument.as_str().is_some_and(|text| compile_pattern(text).is_ok());
             (is_valid, "a regular expression without look-around and back-references")
