@@ -5,6 +5,8 @@ use std::sync::Arc;
 use noetl_playbook::template::{LoopItemsError, MAX_LOOP_ITEMS, loop_items};
 use noetl_types::{Json, JsonMap};
 
+use crate::event::{IterationError, LoopStats, errors_json, stats_json};
+
 /// The items of a loop. A count needs no list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoopItems {
@@ -69,11 +71,13 @@ impl LoopItems {
 }
 
 /// Builds the data of a loop from the results of its iterations, in order.
-pub(crate) fn loop_data(results: Vec<Json>, stats: Json, errors: Option<Json>) -> Json {
-    let mut data =
-        JsonMap::from([("results".into(), Json::from(results)), ("stats".into(), stats)]);
-    if let Some(errors) = errors {
-        data.insert("errors".into(), errors);
+pub(crate) fn loop_data(results: Vec<Json>, stats: LoopStats, errors: &[IterationError]) -> Json {
+    let mut data = JsonMap::from([
+        ("results".into(), Json::from(results)),
+        ("stats".into(), stats_json(stats)),
+    ]);
+    if !errors.is_empty() {
+        data.insert("errors".into(), errors_json(errors));
     }
     Json::from(data)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use noetl_playbook::graph::StepIndex;
 
 /// A set of steps. Cloning only increments a reference count.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct StepSet(Arc<[u64]>);
 
 const WORD_BITS: usize = u64::BITS as usize;

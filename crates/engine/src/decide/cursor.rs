@@ -1,27 +1,19 @@
 //! Loops over a cursor: issuing frames and finishing the loop.
 
-use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::{FrameRetry, Loop, ValueOrTemplate};
 use noetl_types::{ByteSize, EventId, Json, Millis, TaskError};
 
 use super::draft::{Draft, StepEvalError};
 use super::environment::{ExecutionEnvironment, TemplateFocus};
-use super::exit::{self, StepSuccess};
 use super::rendering::{FieldLocation, TemplateField};
 use super::routing::SelectedArcs;
-use super::{DecisionError, failure, issue};
-use crate::event::{
-    CursorEntered, CursorSettings, EventKind, IterationError, LoopDone, StepEnd, errors_json,
-    stats_json,
-};
+use super::{DecisionError, exit, failure, issue, loops};
+use crate::event::{CursorEntered, CursorSettings, IterationError, StepEnd};
 use crate::loops::loop_data;
-use crate::payload::EventData;
 use crate::plan::MAX_LOOP_IN_FLIGHT;
-use crate::state::{CommandOutcome, CursorState, StepWork, TriggerEvent};
+use crate::state::{CursorState, StepWork};
 
-/// Maximum number of failures in `loop.done`. The data of the step contains more of them.
-const MAX_LISTED_ERRORS: usize = 100;
 /// Default settings of frames.
 const DEFAULT_FRAME_TIME: Millis = Millis::from_secs(30);
 const DEFAULT_FRAME_SIZE: ByteSize = ByteSize::from_mib(64);
@@ -43,48 +35,62 @@ pub(super) fn resolve_cursor(
     let environment = draft.environment(step, focus);
     let settings = SettingReader { step: &step_plan.name, environment: &environment };
     let frame = &model.spec.frame;
-    let max_in_flight = model.spec.max_in_flight.as_ref();
-    let max_in_flight = max_in_flight.map(|max_in_flight| &max_in_flight.value);
     let max_attempts = match frame.retry_mode {
         Some(FrameRetry::None) => 1,
-        Some(FrameRetry::Frame) | None => settings.read_count(
+        Some(FrameRetry::Frame) | None => settings.read_frame(
             "max_attempts",
-            frame.max_attempts.as_ref(),
+            &frame.max_attempts,
             DEFAULT_FRAME_ATTEMPTS,
+            read_count,
         )?,
     };
-    let chains = match loop_plan.max_in_flight {
-        Some(chains) => chains,
-        None => settings.read_count_field(TemplateField::MaxInFlight, max_in_flight, 1)?,
+    let chains = match (loop_plan.max_in_flight, &model.spec.max_in_flight) {
+        (Some(chains), _) => chains,
+        (None, Some(chains)) => {
+            settings.read(TemplateField::MaxInFlight, &chains.value, read_count)?
+        }
+        (None, None) => 1,
     };
     Ok(CursorEntered {
         iterator: loop_plan.iterator.clone(),
         terms: CursorSettings {
             chains: chains.clamp(1, MAX_LOOP_IN_FLIGHT),
-            max_rows: settings.read_count("max_rows", frame.max_rows.as_ref(), 1)?,
-            max_time: settings.read_duration(
+            max_rows: settings.read_frame("max_rows", &frame.max_rows, 1, read_count)?,
+            max_time: settings.read_frame(
                 "max_seconds",
-                frame.max_seconds.as_ref(),
+                &frame.max_seconds,
                 DEFAULT_FRAME_TIME,
+                read_duration,
             )?,
-            max_bytes: settings.read_size(
+            max_bytes: settings.read_frame(
                 "max_bytes",
-                frame.max_bytes.as_ref(),
+                &frame.max_bytes,
                 DEFAULT_FRAME_SIZE,
+                |value| ByteSize::from_json(value).ok(),
             )?,
-            lease: settings.read_duration(
+            lease: settings.read_frame(
                 "lease_seconds",
-                frame.lease_seconds.as_ref(),
+                &frame.lease_seconds,
                 DEFAULT_FRAME_LEASE,
+                read_duration,
             )?,
-            heartbeat: settings.read_duration(
+            heartbeat: settings.read_frame(
                 "heartbeat_seconds",
-                frame.heartbeat_seconds.as_ref(),
+                &frame.heartbeat_seconds,
                 DEFAULT_FRAME_HEARTBEAT,
+                read_duration,
             )?,
             max_attempts,
         },
     })
+}
+
+fn read_count(value: &Json) -> Option<u32> {
+    u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)
+}
+
+fn read_duration(value: &Json) -> Option<Millis> {
+    Millis::from_json(value).ok()
 }
 
 /// Reads settings that may be templates.
@@ -94,59 +100,27 @@ struct SettingReader<'s> {
 }
 
 impl SettingReader<'_> {
-    fn read_setting<T: Copy>(
+    fn read<T: Copy>(
         &self,
         field: TemplateField<'_>,
-        setting: Option<&ValueOrTemplate<T>>,
-        default: T,
-        read: impl FnOnce(&Json) -> Option<T>,
+        setting: &ValueOrTemplate<T>,
+        read: fn(&Json) -> Option<T>,
     ) -> Result<T, StepEvalError> {
         let location = FieldLocation { step: self.step, field };
+        location.resolve_setting(setting, self.environment, read)
+    }
+
+    fn read_frame<T: Copy>(
+        &self,
+        name: &'static str,
+        setting: &Option<ValueOrTemplate<T>>,
+        default: T,
+        read: fn(&Json) -> Option<T>,
+    ) -> Result<T, StepEvalError> {
         match setting {
             None => Ok(default),
-            Some(setting) => location.resolve_setting(setting, self.environment, read),
+            Some(setting) => self.read(TemplateField::Frame(name), setting, read),
         }
-    }
-
-    fn read_count_field(
-        &self,
-        field: TemplateField<'_>,
-        setting: Option<&ValueOrTemplate<u32>>,
-        default: u32,
-    ) -> Result<u32, StepEvalError> {
-        self.read_setting(field, setting, default, |value| {
-            let count = u32::try_from(value.as_u64()?).ok()?;
-            (count > 0).then_some(count)
-        })
-    }
-
-    fn read_count(
-        &self,
-        name: &'static str,
-        setting: Option<&ValueOrTemplate<u32>>,
-        default: u32,
-    ) -> Result<u32, StepEvalError> {
-        self.read_count_field(TemplateField::Frame(name), setting, default)
-    }
-
-    fn read_duration(
-        &self,
-        name: &'static str,
-        setting: Option<&ValueOrTemplate<Millis>>,
-        default: Millis,
-    ) -> Result<Millis, StepEvalError> {
-        let read = |value: &Json| Millis::from_json(value).ok();
-        self.read_setting(TemplateField::Frame(name), setting, default, read)
-    }
-
-    fn read_size(
-        &self,
-        name: &'static str,
-        setting: Option<&ValueOrTemplate<ByteSize>>,
-        default: ByteSize,
-    ) -> Result<ByteSize, StepEvalError> {
-        let read = |value: &Json| ByteSize::from_json(value).ok();
-        self.read_setting(TemplateField::Frame(name), setting, default, read)
     }
 }
 
@@ -205,27 +179,13 @@ fn fatal_frame_error(
 
 /// Finishes the loop after every chain has ended.
 fn finish_cursor(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
-    let pass = draft.active_pass(step)?;
-    let StepWork::Cursor(cursor) = &pass.work else {
+    let StepWork::Cursor(cursor) = &draft.active_pass(step)?.work else {
         return Ok(());
     };
-    let (loop_id, number, stats) = (pass.entered, pass.number, cursor.loop_stats());
+    let stats = cursor.loop_stats();
     let mut errors: Vec<IterationError> = cursor.errors.values().cloned().collect();
     // Sort by frame, regardless of their order of completion. Rows of a frame keep their order.
     errors.sort_by_key(|error| error.index);
-    let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
-    let data = loop_data(Vec::new(), stats_json(stats), all_errors);
-    draft.emit_event(EventKind::LoopDone(Box::new(LoopDone {
-        step: draft.step_name(step),
-        run: number,
-        loop_id,
-        stats,
-        errors: errors.into_iter().take(MAX_LISTED_ERRORS).collect(),
-    })))?;
-    let outcome = CommandOutcome {
-        output: EventData::Inline(add_data_alias(data.clone())).into(),
-        ..CommandOutcome::empty_success()
-    };
-    let success = StepSuccess { event: TriggerEvent::LoopDone, outcome, data: Some(data) };
-    exit::complete_step(draft, step, success)
+    let data = loop_data(Vec::new(), stats, &errors);
+    loops::end_loop(draft, step, stats, errors, data)
 }

@@ -11,12 +11,12 @@ use super::draft::{Draft, StepEvalError};
 use super::exit::{self, StepSuccess};
 use super::routing::SelectedArcs;
 use super::{DecisionError, failure, issue};
-use crate::event::{EventKind, IterationError, LoopDone, StepEnd, errors_json, stats_json};
+use crate::event::{EventKind, IterationError, LoopDone, LoopStats, StepEnd};
 use crate::loops::{LoopItems, loop_data};
 use crate::payload::EventData;
 use crate::state::{CommandOutcome, LoopState, StepWork, TriggerEvent};
 
-/// Maximum number of failures in `loop.done`. The data of the step contains all of them.
+/// Maximum number of failures in `loop.done`. The data of the step contains more of them.
 const MAX_LISTED_ERRORS: usize = 100;
 
 /// Issues the next iterations, and leaves the step when all have ended.
@@ -112,39 +112,43 @@ fn finish_loop(
     step: StepIndex,
     total: Option<NamedTotal>,
 ) -> Result<(), DecisionError> {
-    let pass = draft.active_pass(step)?;
-    let StepWork::Loop(looping) = &pass.work else {
+    let StepWork::Loop(looping) = &draft.active_pass(step)?.work else {
         return Ok(());
     };
-    let (loop_id, number) = (pass.entered, pass.number);
     let stats = looping.loop_stats();
-    let errors: Vec<IterationError> = looping
-        .errors
-        .iter()
+    let errors = looping.errors.iter();
+    let errors: Vec<IterationError> = errors
         .map(|(index, error)| IterationError { index: *index, error: error.clone() })
         .collect();
-    let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
-    let mut data = loop_data(iteration_results(looping), stats_json(stats), all_errors);
+    let mut data = loop_data(iteration_results(looping), stats, &errors);
     if let (Json::Map(map), Some((name, total))) = (&mut data, total) {
         Arc::make_mut(map).entry(name).or_insert(total);
     }
     if let Some(output) = &draft.plan.step_model(step).output {
         output_data::apply_select(&output.select, &mut data);
     }
-    draft.emit_event(EventKind::LoopDone(Box::new(LoopDone {
-        step: draft.step_name(step),
-        run: number,
-        loop_id,
-        stats,
-        errors: errors.into_iter().take(MAX_LISTED_ERRORS).collect(),
-    })))?;
+    end_loop(draft, step, stats, errors, data)
+}
+
+/// Records the end of a loop and completes its step.
+pub(super) fn end_loop(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    stats: LoopStats,
+    mut errors: Vec<IterationError>,
+    data: Json,
+) -> Result<(), DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let (run, loop_id) = (pass.number, pass.entered);
+    errors.truncate(MAX_LISTED_ERRORS);
+    let done = LoopDone { step: draft.step_name(step), run, loop_id, stats, errors };
+    draft.emit_event(EventKind::LoopDone(Box::new(done)))?;
     let outcome = CommandOutcome {
         output: EventData::Inline(add_data_alias(data.clone())).into(),
         ..CommandOutcome::empty_success()
     };
-    let event = TriggerEvent::LoopDone;
-    let data = Some(data);
-    exit::complete_step(draft, step, StepSuccess { event, outcome, data })
+    let success = StepSuccess { event: TriggerEvent::LoopDone, outcome, data: Some(data) };
+    exit::complete_step(draft, step, success)
 }
 
 /// Returns the results of the iterations in order, with null for failed ones. Data in the result

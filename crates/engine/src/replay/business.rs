@@ -8,8 +8,7 @@ use noetl_types::json::{InvalidJson, JsonRef};
 use noetl_types::replay::{BusinessObjectEntry, PayloadRef};
 use noetl_types::{EventStatus, Json, StatusName, Text};
 
-use super::folded_event::FoldedEvent;
-use super::meta::Key;
+use super::folded_event::{FoldedEvent, Key};
 
 /// Aggregate type of such events, and default type of an object.
 const AGGREGATE_TYPE: &str = "business_object";

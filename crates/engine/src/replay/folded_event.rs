@@ -7,8 +7,6 @@ use noetl_types::json::{InvalidJson, JsonRef};
 use noetl_types::replay::{EventNumber, ReplayRow};
 use noetl_types::{CommandId, EventId, StatusName, Text};
 
-use super::meta::{EventMeta, Key};
-
 /// View of an event that is being folded.
 pub(super) struct FoldedEvent<'e> {
     pub(super) event: &'e ReplayRow<'e>,
@@ -129,5 +127,62 @@ fn parse_command_id(text: Cow<'_, str>) -> Cow<'_, str> {
     match CommandId::from_digits_or_label(&text) {
         Ok(id) => Cow::Owned(id.to_string()),
         Err(_) => text,
+    }
+}
+
+/// Declares the metadata keys that the fold reads.
+macro_rules! keys {
+    ($($key:ident $name:literal,)+) => {
+        /// A metadata key.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Key {
+            $($key,)+
+        }
+
+        impl Key {
+            const COUNT: usize = [$($name),+].len();
+
+            fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$key),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    Attempt "attempt", BusinessObject "business_object", BusinessObjectId "business_object_id",
+    BusinessObjectType "business_object_type", CollectionSize "collection_size",
+    CommandId "command_id", EventsEmitted "events_emitted", FailedCount "failed_count",
+    FrameCount "frame_count", FrameId "frame_id", Kind "kind", LoopEpochId "__loop_epoch_id",
+    LoopEventId "loop_event_id", LoopId "loop_id", ObjectId "object_id", ObjectType "object_type",
+    OutputRef "output_ref", ParentCommandId "parent_command_id", ParentFrameId "parent_frame_id",
+    ParentStageId "parent_stage_id", RowCount "row_count", StageId "stage_id",
+    StageKind "stage_kind", Step "step", StepName "step_name", Total "total", Version "version",
+    WorkerId "worker_id", WorkerLocator "worker_locator",
+}
+
+/// Values of these keys. The metadata is traversed once for all of them.
+struct EventMeta<'e> {
+    values: [Option<JsonRef<'e>>; Key::COUNT],
+}
+
+impl<'e> EventMeta<'e> {
+    fn from_json(data: Option<JsonRef<'e>>) -> Result<Self, InvalidJson> {
+        let mut values = [None; Key::COUNT];
+        if let Some(data) = data {
+            data.for_each_field(|name, value| {
+                if let Some(key) = Key::parse(name) {
+                    values[key as usize] = Some(value);
+                }
+            })?;
+        }
+        Ok(Self { values })
+    }
+
+    fn get(&self, key: Key) -> Option<JsonRef<'e>> {
+        self.values[key as usize]
     }
 }

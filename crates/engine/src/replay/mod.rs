@@ -9,17 +9,12 @@
 //! Events are folded one at a time, so memory holds only the state and never the whole log.
 
 mod business;
-mod command;
-mod execution;
+mod entries;
 mod folded_event;
-mod frame;
 mod log;
-mod looping;
-mod meta;
 mod order;
 mod reference;
 mod snapshot;
-mod stage;
 mod state;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use noetl_types::replay::{ReplayChecksums, ReplayRow, ReplayedState};
 use noetl_types::{EventId, ExecutionId, OrganizationId, StatusName, TenantId, Text};
 
 use super::folded_event::FoldedEvent;
-use super::{business, command, execution, frame, looping, stage};
+use super::{business, entries};
 
 /// Maximum number of stored warnings. Further ones are only counted.
 const MAX_WARNINGS: usize = 20;
@@ -135,12 +135,12 @@ impl ReplayState {
         if state.last_event_type.as_ref() != Some(event.event_type) {
             state.last_event_type = Some(event.event_type.clone());
         }
-        let payload = execution::fold_execution(&mut state.execution, &view, kind)?;
-        stage::fold_stage(&mut state.stages, &view, kind);
-        frame::fold_frame(&mut state.frames, &view, kind)?;
-        command::fold_command(&mut state.commands, &view, kind)?;
+        let payload = entries::fold_execution(&mut state.execution, &view, kind)?;
+        entries::fold_stage(&mut state.stages, &view, kind);
+        entries::fold_frame(&mut state.frames, &view, kind)?;
+        entries::fold_command(&mut state.commands, &view, kind)?;
         business::fold_business_object(&mut state.business_objects, &view, payload)?;
-        looping::fold_loop(&mut state.loops, &view, kind);
+        entries::fold_loop(&mut state.loops, &view, kind);
         if event.event_type.as_str() == "unknown" {
             self.add_warning(format!(
                 "event {} at seq {} has no event type",

@@ -5,16 +5,15 @@ use noetl_playbook::graph::StepIndex;
 use noetl_types::{JsonMap, Seq, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
+use super::CommandStage;
 use super::layered::settled;
 use super::step::CommandOutcome;
 use super::suspended::SuspendedTask;
-use super::{CommandStage, serde_step};
 
 /// An open command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Its step.
-    #[serde(with = "serde_step")]
     pub step: StepIndex,
     /// The pass of the step, from 1.
     pub run: u32,

@@ -10,8 +10,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value that may contain changes in a separate patch.
 pub trait Settle {
@@ -251,29 +250,7 @@ where
     V: Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(PairsVisitor(std::marker::PhantomData))
-    }
-}
-
-struct PairsVisitor<K, V>(std::marker::PhantomData<(K, V)>);
-
-impl<'de, K, V> Visitor<'de> for PairsVisitor<K, V>
-where
-    K: Ord + Deserialize<'de>,
-    V: Deserialize<'de>,
-{
-    type Value = LayeredMap<K, V>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of pairs")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut entries = BTreeMap::new();
-        while let Some((key, value)) = seq.next_element()? {
-            entries.insert(key, value);
-        }
-        Ok(entries.into_iter().collect())
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
     }
 }
 

@@ -7,7 +7,6 @@
 mod command;
 mod cursor;
 pub(crate) mod layered;
-mod serde_step;
 mod snapshot;
 mod step;
 mod suspended;
@@ -47,34 +46,46 @@ pub(crate) use suspended::SignalBuffer;
 /// State of an execution.
 ///
 /// A clone is cheap for any length of the execution and any width of its loops. Call
-/// [`ExecutionState::settle`] after a clone has replaced the original.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// [`ExecutionState::settle`] after a clone has replaced the original. The serde form is that of
+/// snapshots, without what [`ExecutionState::from_snapshot`] derives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ExecutionState {
     pub(crate) version: ExecutionVersion,
+    #[serde(rename = "life")]
     pub(crate) phase: ExecutionPhase,
+    #[serde(rename = "beginning")]
     pub(crate) start_record: Option<Arc<StartRecord>>,
     /// Variables: always a map.
     pub(crate) ctx: Json,
     /// Each step is shared, so that a copy of the state copies only the steps that it changes.
     pub(crate) steps: LayeredMap<StepIndex, Arc<StepState>>,
     /// Steps that were entered and not exited, or that wait to enter.
+    #[serde(skip)]
     pub(crate) active: StepSet,
     /// Steps that have arrivals, entered or not.
+    #[serde(skip)]
     pub(crate) waiting_steps: StepSet,
     /// Steps that are reachable from the entry and were neither entered nor skipped.
+    #[serde(skip)]
     pub(crate) undecided: StepSet,
     /// Commands that are not closed.
     pub(crate) commands: LayeredMap<CommandId, Command>,
     /// Commands that were closed while the execution was paused, in order of closing.
+    #[serde(rename = "held")]
     pub(crate) deferred: LayeredMap<Seq, ClosedCommand>,
     /// Buffered signals.
+    #[serde(rename = "mailbox")]
     pub(crate) signal_buffer: SignalBuffer,
+    #[serde(rename = "failure")]
     pub(crate) uncaught_failure: Option<Arc<UncaughtFailure>>,
     /// Status with which the execution is about to end, set when its final step is entered.
+    #[serde(rename = "ending")]
     pub(crate) ending_status: Option<ExecutionStatus>,
     /// Last step that completed and selected no arc.
     pub(crate) last_exit: Option<StepIndex>,
     /// Number of arrivals so far. Orders the waiting steps.
+    #[serde(rename = "arrivals")]
     pub(crate) arrival_count: u64,
 }
 
@@ -101,14 +112,12 @@ pub(crate) struct UncaughtFailure {
     /// First uncaught failure.
     pub(crate) error: TaskError,
     /// Failed steps, in order of failure.
-    #[serde(with = "serde_step::list")]
     pub(crate) steps: Vec<StepIndex>,
 }
 
 /// A closed command whose step has not been advanced yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClosedCommand {
-    #[serde(with = "serde_step")]
     pub(crate) step: StepIndex,
     pub(crate) index: Option<u32>,
     /// Writes of its tasks to variables of the execution.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cursor::CursorState;
 use super::layered::{LayeredMap, Settle, settled};
-use super::{SplitPipelineState, StepStage, serde_step};
+use super::{SplitPipelineState, StepStage};
 use crate::cache::CacheKey;
 use crate::event::{LoopRef, LoopStats};
 use crate::payload::EventData;
@@ -75,7 +75,6 @@ impl Settle for Arc<StepState> {
 pub struct PendingArrivals {
     /// Steps that led here, each once, in order of their first arrival. Empty for the entry of an
     /// execution.
-    #[serde(with = "serde_step::list")]
     pub sources: Vec<StepIndex>,
     /// Number of the first arrival in the execution. The step with the lowest number has waited
     /// longest.
@@ -90,7 +89,6 @@ pub struct PendingArrivals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// Step that led here. `None` for the entry of an execution.
-    #[serde(with = "serde_step::option")]
     pub from: Option<StepIndex>,
     /// Event of that step that led here.
     pub event: TriggerEvent,

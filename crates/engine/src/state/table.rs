@@ -4,6 +4,8 @@
 //! its command. Nothing else in the engine decides about legality.
 
 use crate::event::{CtxSource, EventKind, ExecutionTimer, SkipReason};
+use CommandStage::{Claimed, Done, Failed, Pending, Running, Spent, Suspended};
+use StepStage::{Idle, Passed, Waiting};
 
 /// Declares an enum with the list of its variants.
 macro_rules! stages {
@@ -73,76 +75,96 @@ stages! {
     }
 }
 
-stages! {
-    /// Kind of a state transition, as far as legality depends on it.
-    pub enum TransitionKind {
-        /// `playbook.started`
-        Start,
-        /// `playbook.paused`
-        Pause,
-        /// `playbook.resumed`
-        Resume,
-        /// `playbook.completed`
-        Complete,
-        /// `playbook.failed`
-        Fail,
-        /// `playbook.cancelled`
-        Cancel,
-        /// `step.enter`
-        Enter,
-        /// `step.exit`
-        Exit,
-        /// `step.skipped` of a guard or an admission
-        Skip,
-        /// `step.skipped` of a step that no active step can lead to
-        MarkDead,
-        /// `command.issued`
-        Issue,
-        /// `command.claimed`
-        Claim,
-        /// `command.started`
-        StartCommand,
-        /// `command.heartbeat`
-        Progress,
-        /// `call.done`
-        CallSucceeded,
-        /// `call.done` of a reused cached result
-        ReuseResult,
-        /// `call.error` that is final
-        CallFailed,
-        /// `call.error` that is retried
-        CallRetried,
-        /// `command.completed`
-        CompleteCommand,
-        /// `command.failed`
-        FailCommand,
-        /// `command.cancelled`
-        CancelCommand,
-        /// `command.expired`
-        Expire,
-        /// `command.result_ignored`
-        Ignore,
-        /// `loop.done`
-        FinishLoop,
-        /// `timer.fired` of the execution
-        TimeOutExecution,
-        /// `timer.fired` of a step
-        TimeOutStep,
-        /// `timer.started`
-        StartTimer,
-        /// `timer.fired` of a command
-        FireTimer,
-        /// `signal.received` that is delivered to a task
-        DeliverSignal,
-        /// `signal.received` that is buffered
-        BufferSignal,
-        /// `ctx.updated` of a task or a step
-        WriteInStep,
-        /// `ctx.updated` of an arc
-        WriteOnArc,
-        /// Any event without effect on the state
-        Other,
-    }
+/// Declares the transitions, the event of each, and the stages of the execution, of the step and of
+/// the command in which it is legal.
+macro_rules! transitions {
+    ($($event:literal $name:ident: $executions:expr, $steps:expr, $commands:expr;)+) => {
+        /// Kind of a state transition, as far as legality depends on it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum TransitionKind { $(#[doc = $event] $name,)+ }
+
+        impl TransitionKind {
+            /// All variants.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// Stages of the execution in which it is legal.
+            pub const fn execution_stages(self) -> &'static [ExecutionStage] {
+                match self { $(Self::$name => $executions,)+ }
+            }
+
+            /// Stages of its step in which it is legal. All stages if the event has no step.
+            pub const fn step_stages(self) -> &'static [StepStage] {
+                match self { $(Self::$name => $steps,)+ }
+            }
+
+            /// Stages of its command in which it is legal. All stages if the event has no command.
+            pub const fn command_stages(self) -> &'static [CommandStage] {
+                match self { $(Self::$name => $commands,)+ }
+            }
+        }
+    };
+}
+
+/// Stages in which steps can be entered.
+const ADVANCING: &[ExecutionStage] = &[ExecutionStage::Running, ExecutionStage::Ending];
+/// Stages in which the execution neither waits to start, is paused nor has ended.
+const ACTIVE: &[ExecutionStage] =
+    &[ExecutionStage::Running, ExecutionStage::Failing, ExecutionStage::Ending];
+/// Stages in which commands can be open.
+const OPEN: &[ExecutionStage] = &[
+    ExecutionStage::Running,
+    ExecutionStage::Failing,
+    ExecutionStage::Ending,
+    ExecutionStage::Paused,
+];
+const STARTED: &[ExecutionStage] = &[
+    ExecutionStage::Running,
+    ExecutionStage::Failing,
+    ExecutionStage::Ending,
+    ExecutionStage::Paused,
+    ExecutionStage::Ended,
+];
+const IN_STEP: &[StepStage] = &[StepStage::Running];
+const ANY_STEP: &[StepStage] = StepStage::ALL;
+const ANY: &[CommandStage] = CommandStage::ALL;
+
+transitions! {
+    "`playbook.started`" Start: &[ExecutionStage::New], ANY_STEP, ANY;
+    "`playbook.paused`" Pause: ACTIVE, ANY_STEP, ANY;
+    "`playbook.resumed`" Resume: &[ExecutionStage::Paused], ANY_STEP, ANY;
+    "`playbook.completed`" Complete: ADVANCING, ANY_STEP, ANY;
+    "`playbook.failed`" Fail: ACTIVE, ANY_STEP, ANY;
+    "`playbook.cancelled`" Cancel: OPEN, ANY_STEP, ANY;
+    "`step.enter`" Enter: ADVANCING, &[Waiting], ANY;
+    "`step.exit`" Exit: ACTIVE, IN_STEP, ANY;
+    "`step.skipped` of a guard or an admission" Skip: ADVANCING, &[Waiting], ANY;
+    "`step.skipped` of a step that no active step can lead to" MarkDead: ADVANCING, &[Idle], ANY;
+    "`command.issued`" Issue: ADVANCING, IN_STEP, ANY;
+    "`command.claimed`" Claim: OPEN, IN_STEP, &[Pending];
+    "`command.started`" StartCommand: OPEN, IN_STEP, &[Claimed];
+    "`command.heartbeat`" Progress: OPEN, IN_STEP, &[Claimed, Running];
+    "`call.done`" CallSucceeded: OPEN, IN_STEP, &[Claimed, Running, Suspended];
+    "`call.done` of a reused cached result" ReuseResult: ADVANCING, IN_STEP, ANY;
+    // The server records the failure of a lost command after its last attempt.
+    "`call.error` that is final" CallFailed: OPEN, IN_STEP, &[Claimed, Running, Suspended, Spent];
+    "`call.error` that is retried" CallRetried: OPEN, IN_STEP, &[Claimed, Running, Suspended];
+    "`command.completed`" CompleteCommand: OPEN, IN_STEP, &[Done];
+    "`command.failed`" FailCommand: OPEN, IN_STEP, &[Failed];
+    "`command.cancelled`" CancelCommand: OPEN, IN_STEP, &[Pending, Claimed, Running, Suspended];
+    "`command.expired`" Expire: OPEN, IN_STEP, &[Claimed, Running];
+    "`command.result_ignored`" Ignore: STARTED, ANY_STEP, ANY;
+    "`loop.done`" FinishLoop: ACTIVE, IN_STEP, ANY;
+    "`timer.fired` of the execution" TimeOutExecution: ACTIVE, ANY_STEP, ANY;
+    "`timer.fired` of a step" TimeOutStep: ACTIVE, IN_STEP, ANY;
+    // A worker that suspends a task it has started also starts its timer.
+    "`timer.started`" StartTimer: OPEN, IN_STEP, &[Claimed, Running, Suspended];
+    "`timer.fired` of a command" FireTimer: ACTIVE, IN_STEP, &[Suspended];
+    "`signal.received` that is delivered to a task" DeliverSignal: ACTIVE, IN_STEP, &[Suspended];
+    "`signal.received` that is buffered" BufferSignal: ACTIVE, ANY_STEP, ANY;
+    "`ctx.updated` of a task or a step" WriteInStep: ACTIVE, IN_STEP, ANY;
+    // The arc may lead back to its own step, which then already waits.
+    "`ctx.updated` of an arc" WriteOnArc: ACTIVE, &[Passed, Waiting], ANY;
+    "Any event without effect on the state" Other: ExecutionStage::ALL, ANY_STEP, ANY;
 }
 
 impl TransitionKind {
@@ -188,126 +210,6 @@ impl TransitionKind {
                 CtxSource::Arc => Self::WriteOnArc,
             },
             EventKind::Other(_) => Self::Other,
-        }
-    }
-
-    /// Stages of the execution in which it is legal.
-    pub const fn execution_stages(self) -> &'static [ExecutionStage] {
-        use ExecutionStage::{Ended, Ending, Failing, New, Paused, Running};
-        match self {
-            Self::Start => &[New],
-            Self::Resume => &[Paused],
-            Self::Complete
-            | Self::Enter
-            | Self::Skip
-            | Self::MarkDead
-            | Self::Issue
-            | Self::ReuseResult => &[Running, Ending],
-            Self::Pause
-            | Self::Fail
-            | Self::Exit
-            | Self::FinishLoop
-            | Self::TimeOutExecution
-            | Self::TimeOutStep
-            | Self::FireTimer
-            | Self::DeliverSignal
-            | Self::BufferSignal
-            | Self::WriteInStep
-            | Self::WriteOnArc => &[Running, Failing, Ending],
-            Self::Cancel
-            | Self::Claim
-            | Self::StartCommand
-            | Self::Progress
-            | Self::CallSucceeded
-            | Self::CallFailed
-            | Self::CallRetried
-            | Self::CompleteCommand
-            | Self::FailCommand
-            | Self::CancelCommand
-            | Self::StartTimer
-            | Self::Expire => &[Running, Failing, Ending, Paused],
-            Self::Ignore => &[Running, Failing, Ending, Paused, Ended],
-            Self::Other => ExecutionStage::ALL,
-        }
-    }
-
-    /// Stages of its step in which it is legal. All stages if the event has no step.
-    pub const fn step_stages(self) -> &'static [StepStage] {
-        use StepStage::{Idle, Passed, Running, Waiting};
-        match self {
-            Self::Enter | Self::Skip => &[Waiting],
-            Self::MarkDead => &[Idle],
-            Self::Exit
-            | Self::Issue
-            | Self::Claim
-            | Self::StartCommand
-            | Self::Progress
-            | Self::CallSucceeded
-            | Self::ReuseResult
-            | Self::CallFailed
-            | Self::CallRetried
-            | Self::CompleteCommand
-            | Self::FailCommand
-            | Self::CancelCommand
-            | Self::Expire
-            | Self::FinishLoop
-            | Self::TimeOutStep
-            | Self::StartTimer
-            | Self::FireTimer
-            | Self::DeliverSignal
-            | Self::WriteInStep => &[Running],
-            // The arc may lead back to its own step, which then already waits.
-            Self::WriteOnArc => &[Passed, Waiting],
-            Self::Start
-            | Self::Pause
-            | Self::Resume
-            | Self::Complete
-            | Self::Fail
-            | Self::Cancel
-            | Self::Ignore
-            | Self::TimeOutExecution
-            | Self::BufferSignal
-            | Self::Other => StepStage::ALL,
-        }
-    }
-
-    /// Stages of its command in which it is legal. All stages if the event has no command.
-    pub const fn command_stages(self) -> &'static [CommandStage] {
-        use CommandStage::{Claimed, Done, Failed, Pending, Running, Spent, Suspended};
-        match self {
-            Self::Claim => &[Pending],
-            Self::StartCommand => &[Claimed],
-            Self::Progress | Self::Expire => &[Claimed, Running],
-            // A worker that suspends a task it has started also starts its timer.
-            Self::CallSucceeded | Self::CallRetried | Self::StartTimer => {
-                &[Claimed, Running, Suspended]
-            }
-            Self::FireTimer | Self::DeliverSignal => &[Suspended],
-            // The server records the failure of a lost command after its last attempt.
-            Self::CallFailed => &[Claimed, Running, Suspended, Spent],
-            Self::CompleteCommand => &[Done],
-            Self::FailCommand => &[Failed],
-            Self::CancelCommand => &[Pending, Claimed, Running, Suspended],
-            Self::Start
-            | Self::Pause
-            | Self::Resume
-            | Self::Complete
-            | Self::Fail
-            | Self::Cancel
-            | Self::Enter
-            | Self::Exit
-            | Self::Skip
-            | Self::MarkDead
-            | Self::Issue
-            | Self::ReuseResult
-            | Self::Ignore
-            | Self::FinishLoop
-            | Self::TimeOutExecution
-            | Self::TimeOutStep
-            | Self::BufferSignal
-            | Self::WriteInStep
-            | Self::WriteOnArc
-            | Self::Other => CommandStage::ALL,
         }
     }
 }

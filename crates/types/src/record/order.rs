@@ -56,7 +56,9 @@ impl<'de> Deserialize<'de> for Seq {
 
 /// Version of an execution: the seq of its last event, 0 before the first. Appends state the
 /// version that they expect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ExecutionVersion(i64);
 
 impl ExecutionVersion {
