@@ -9,7 +9,7 @@ use noetl_api::classic::ClassicEventBatch;
 use noetl_api::command::{LeaseRequest, LeasedCommand};
 use noetl_api::execute::ExecuteRequest;
 use noetl_server::{Runtime, Settings, SystemClock};
-use noetl_store::{MemoryStore, NewCatalogEntry, Store};
+use noetl_store::{NewCatalogEntry, SqliteStore, Store};
 use noetl_types::limits::{LeaseBatchSize, MAX_EVENT_BATCH};
 use noetl_types::{
     CatalogId, ExecutionId, PlaybookPath, PoolName, TenantId, Timestamp, WorkerId, sha256,
@@ -24,7 +24,7 @@ fn wide_playbook() -> String {
 
 /// Starts a run and leases all its commands to one worker.
 async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let (path, content) = (PlaybookPath::new("wide").unwrap(), wide_playbook());
     let entry = NewCatalogEntry {
         catalog_id: CatalogId::new(1).unwrap(),

@@ -14,8 +14,8 @@ use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{
-    AppendRequest, ExecutionFacts, ExecutionOrigin, ExecutionView, LogHead, MemoryStore,
-    PostgresStore, Snapshot, SnapshotKey, SqliteStore, Store,
+    AppendRequest, ExecutionFacts, ExecutionOrigin, ExecutionView, LogHead, PostgresStore,
+    Snapshot, SnapshotKey, SqliteStore, Store,
 };
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::Priority;
@@ -181,7 +181,8 @@ async fn assert_corpus_replays(store: Arc<dyn Store>, logs: &[CorpusLog], store_
 
 #[tokio::test]
 async fn corpus_replays_in_memory() {
-    assert_corpus_replays(Arc::new(MemoryStore::new()), &load_corpus(), "memory").await;
+    assert_corpus_replays(Arc::new(SqliteStore::in_memory().unwrap()), &load_corpus(), "memory")
+        .await;
 }
 
 #[tokio::test]
@@ -248,7 +249,7 @@ fn build_event(id: ExecutionId, number: i64, event_type: EventType, time: Timest
 #[tokio::test]
 async fn time_selects_log_prefix() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let hour_ago = Timestamp::parse("2028-05-31T23:00:00Z").unwrap();
     let events = [
         build_event(id, 1, EventType::StepEnter, time_at_seconds(100)),
@@ -292,7 +293,7 @@ fn heartbeat_events(id: ExecutionId, count: i64) -> Vec<NewEvent> {
 #[tokio::test]
 async fn replay_writes_and_uses_snapshots() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     append_parts(&*store, id, &[&heartbeat_events(id, 60)]).await;
     let runtime = open_runtime(&store).await;
     let query = ReplayQuery { cutoff: ReplayCutoff::Position(40), ..ReplayQuery::new(id) };
@@ -322,7 +323,7 @@ async fn replay_writes_and_uses_snapshots() {
 #[tokio::test]
 async fn replay_writes_intermediate_snapshots() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let events = heartbeat_events(id, 7_000);
     let parts: Vec<&[NewEvent]> = events.chunks(1_000).collect();
     append_parts(&*store, id, &parts).await;
@@ -366,7 +367,7 @@ async fn damaged_snapshots_are_skipped() {
         (b"{}".to_vec(), sha256(b"{}")),
         (bytes, checksum),
     ] {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         append_parts(&*store, id, &[&heartbeat_events(id, 10)]).await;
         let head = LogHead { version: ExecutionVersion::new(5).unwrap(), ..LogHead::START };
         let snapshot = Snapshot { execution_id: id, key: snapshot_key(), head, state, checksum };

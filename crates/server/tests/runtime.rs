@@ -14,9 +14,8 @@ use noetl_api::execute::{ExecuteRequest, ExecutionResult};
 use noetl_api::execution::CancelRequest;
 use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
-use noetl_store::{
-    CoordinationStore as _, LogPageLimit, MemoryStore, NewCatalogEntry, SlotState, Store,
-};
+use noetl_store::prelude::*;
+use noetl_store::{LogPageLimit, NewCatalogEntry, SlotState, SqliteStore, Store};
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
     CatalogId, ErrorCode, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, Millis,
@@ -32,7 +31,7 @@ struct TestServer {
 }
 
 async fn start_server() -> TestServer {
-    start_server_on(Arc::new(MemoryStore::new()), Settings::default()).await
+    start_server_on(Arc::new(SqliteStore::in_memory().unwrap()), Settings::default()).await
 }
 
 async fn start_server_on(store: Arc<dyn Store>, settings: Settings) -> TestServer {
@@ -276,7 +275,7 @@ async fn rejects_report_without_lease() {
 /// A delayed run is stored, and starts on any server that is running at its start time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delayed_run_starts_on_other_server() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_on(Arc::clone(&store), Settings::default()).await;
     first.register_playbook("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n").await;
     let start_at = SystemClock.now().saturating_add(Millis::from_ms(300));
@@ -347,7 +346,7 @@ async fn cancel_revokes_leases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_share_a_store() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_on(Arc::clone(&store), Settings::default()).await;
     let second = start_server_on(store, Settings::default()).await;
     first.register_playbook("line", SEQUENTIAL_STEPS).await;
@@ -370,7 +369,7 @@ async fn two_servers_share_a_store() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_is_granted_again() {
     let settings = Settings { lease_duration: Millis::from_ms(50), ..Settings::default() };
-    let server = start_server_on(Arc::new(MemoryStore::new()), settings).await;
+    let server = start_server_on(Arc::new(SqliteStore::in_memory().unwrap()), settings).await;
     server.register_playbook("one", ONE_STEP).await;
     let (execution_id, _) = server.execute("one", 0).await;
     let lost = server.lease_commands("w1", 1, 0).await.remove(0);
@@ -406,7 +405,7 @@ async fn concurrent_polls_do_not_miss_commands() {
         counter.fetch_add(1, Ordering::Relaxed);
         Fault::Yield(100)
     });
-    let store = Arc::new(FaultyStore::new(MemoryStore::new(), plan));
+    let store = Arc::new(FaultyStore::new(SqliteStore::in_memory().unwrap(), plan));
     let server = start_server_on(store, Settings::default()).await;
     server.register_playbook("one", ONE_STEP).await;
     server.execute("one", 0).await;
@@ -422,7 +421,7 @@ async fn concurrent_polls_do_not_miss_commands() {
 
 /// A store that fails once, when armed.
 fn store_failing_once(
-    memory: &Arc<MemoryStore>,
+    memory: &Arc<SqliteStore>,
     method: StoreMethod,
     fault: Fault,
 ) -> (Arc<dyn Store>, Arc<AtomicU32>) {
@@ -442,7 +441,7 @@ fn store_failing_once(
 /// A rejected worker drops its result, so a server that cannot read the log must not reject it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_cannot_catch_up_rejects_nothing() {
-    let memory = Arc::new(MemoryStore::new());
+    let memory = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_on(Arc::clone(&memory) as _, Settings::default()).await;
     let (store, armed) = store_failing_once(&memory, StoreMethod::ReadEvents, Fault::FailBefore);
     let second = start_server_on(store, Settings::default()).await;
@@ -461,7 +460,7 @@ async fn server_that_cannot_catch_up_rejects_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_is_retried_after_conflict() {
-    let memory = Arc::new(MemoryStore::new());
+    let memory = Arc::new(SqliteStore::in_memory().unwrap());
     let (store, armed) = store_failing_once(&memory, StoreMethod::AppendEvents, Fault::Conflict);
     let server = start_server_on(store, Settings::default()).await;
     server.register_playbook("one", ONE_STEP).await;
@@ -473,7 +472,7 @@ async fn start_is_retried_after_conflict() {
 /// The server that handles the end of a child may have an outdated state of the parent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parent_receives_child_end_from_other_server() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_on(Arc::clone(&store), Settings::default()).await;
     let second = start_server_on(store, Settings::default()).await;
     let body = "workflow:
@@ -509,7 +508,7 @@ workflow:
 }
 
 /// Waits until no follow-ups are pending.
-async fn wait_for_follow_ups(memory: &MemoryStore) {
+async fn wait_for_follow_ups(memory: &SqliteStore) {
     let limit = noetl_types::limits::PageLimit::MAX;
     while !memory.list_due_follow_ups(Timestamp::MAX, limit).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
@@ -520,7 +519,7 @@ async fn wait_for_follow_ups(memory: &MemoryStore) {
 /// slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_delivered_twice_is_kept() {
-    let memory = Arc::new(MemoryStore::new());
+    let memory = Arc::new(SqliteStore::in_memory().unwrap());
     let (store, armed) = store_failing_once(&memory, StoreMethod::AppendEvents, Fault::FailAfter);
     let server = start_server_on(store, Settings::default()).await;
     let body = "concurrency: {key: k}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";

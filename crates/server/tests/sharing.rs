@@ -13,7 +13,7 @@ use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::{Runtime, RuntimeError, Settings, SystemClock};
 use noetl_store::{
-    LogPageLimit, MatchKey, MemoryStore, NewCatalogEntry, Slot, SlotSelector, SlotState, Store,
+    LogPageLimit, MatchKey, NewCatalogEntry, Slot, SlotSelector, SlotState, SqliteStore, Store,
 };
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
@@ -29,7 +29,7 @@ struct TestServer {
 }
 
 async fn start_server() -> TestServer {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let opened = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), Settings::default());
     let server = TestServer { runtime: opened.await.expect("a runtime"), store };
     server.spawn_worker();

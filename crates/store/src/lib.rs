@@ -1,7 +1,8 @@
 //! Storage of the event log and of everything derived from it.
 //!
-//! Owns the trait [`Store`], its in-memory model [`MemoryStore`], the embedded SQLite backend, the
-//! clustered PostgreSQL backend, their migrations, and the test suite that all three pass.
+//! Owns the trait [`Store`] and its parts, the SQL layer that implements most of them once, the
+//! embedded SQLite backend (in a file or in memory), the clustered PostgreSQL backend, their
+//! migrations, and the test suite that both pass.
 //!
 //! A store makes no decisions. Each append carries its effects on the execution, its commands and
 //! its timers. The store checks that the log head and the leases match what the caller expects and,
@@ -12,52 +13,71 @@
 //! Must not: read a clock, generate random numbers, fold events, or interpret a status beyond
 //! checking if it is terminal.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod blobs;
+mod catalog;
+mod commands;
 mod coordination;
 mod credentials;
 mod error;
+mod executions;
+#[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 mod identities;
 mod keychain;
 mod lease_order;
+mod log;
 mod machine_ids;
 mod maintenance;
-mod memory;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
 mod model;
 mod notify_channel;
-#[cfg(feature = "postgres")]
+mod outbox;
 pub mod postgres;
 mod prepare_append;
 mod projection;
-mod publishing;
+mod requests;
 mod retention;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
-#[cfg(feature = "sqlite")]
+mod runtimes;
+mod snapshots;
+mod sql;
 pub mod sqlite;
 mod store;
+mod streams;
 #[cfg(test)]
 mod suite;
 
+/// All parts of [`Store`], for callers with a concrete backend.
+pub mod prelude {
+    pub use crate::{
+        CatalogStore as _, CommandQueue as _, CommandStore as _, CoordinationStore as _,
+        CredentialStore as _, EventLog as _, ExecutionStore as _, ExpiryStore as _,
+        IdentityStore as _, KeychainStore as _, MaintenanceStore as _, OutboxQueue as _,
+        OutboxStore as _, RequestStore as _, RuntimeStore as _, SnapshotStore as _,
+        StatsStore as _, Store as _, StreamCursorStore as _,
+    };
+}
+
+pub use catalog::CatalogStore;
+pub use commands::{CommandQueue, CommandStore};
 pub use coordination::CoordinationStore;
 pub use credentials::CredentialStore;
 pub use error::{ErrorCause, StoreError, StoreSaturated};
+pub use executions::ExecutionStore;
 pub use identities::IdentityStore;
 pub use keychain::KeychainStore;
-pub use maintenance::MaintenanceStore;
-pub use memory::MemoryStore;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use log::EventLog;
+pub use maintenance::{ExpiryStore, MaintenanceStore, StatsStore};
 pub use migration::SchemaStatus;
 pub use model::*;
 pub use notify_channel::NotifyChannel;
-#[cfg(feature = "postgres")]
+pub use outbox::{OutboxQueue, OutboxStore};
 pub use postgres::{PostgresStore, TlsVerification};
 pub use projection::{project_events, rebuild_execution_view};
-pub use publishing::PublishingStore;
+pub use requests::RequestStore;
 pub use retention::{LogDamage, purge_old_data, verify_log, verify_logs};
-#[cfg(feature = "sqlite")]
+pub use runtimes::RuntimeStore;
+pub use snapshots::SnapshotStore;
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use streams::StreamCursorStore;

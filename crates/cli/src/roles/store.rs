@@ -9,7 +9,7 @@ use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SchemaStatus, SqliteStore, Store, StoreError};
+use noetl_store::{PostgresStore, SchemaStatus, SqliteStore, Store, StoreError};
 
 use super::lock_file::ServerLockFile;
 use crate::config::table::{
@@ -118,7 +118,7 @@ impl StoreLocation {
     /// Opens the store, unless another process uses it.
     pub(crate) async fn open_store(&self) -> Result<OpenResult> {
         match self {
-            Self::Memory => Ok(OpenResult::Store(Arc::new(MemoryStore::new()))),
+            Self::Memory => Ok(OpenResult::Store(Arc::new(open_in_memory()?))),
             Self::Database(database) => {
                 let store = PostgresStore::open(&database.options).await;
                 let store = store.map_err(|error| database.open_error(&error))?;
@@ -168,7 +168,7 @@ impl StoreLocation {
     /// nothing.
     pub(crate) async fn open_read_only(&self) -> Result<Arc<dyn Store>> {
         match self {
-            Self::Memory => Ok(Arc::new(MemoryStore::new())),
+            Self::Memory => Ok(Arc::new(open_in_memory()?)),
             Self::File { path, .. } => open_file_read_only(path),
             Self::Database(database) => {
                 let store = PostgresStore::open_read_only(&database.options).await;
@@ -206,6 +206,11 @@ fn file_error(path: &Path, error: &StoreError) -> Error {
     let path = escape_control(&path.to_string_lossy());
     Error::failed(format!("cannot open the database {path}: {}", error_chain(error)))
         .with_help("choose another database with --store sqlite:PATH, or use --store memory")
+}
+
+/// Creates an empty store in memory.
+fn open_in_memory() -> Result<SqliteStore> {
+    SqliteStore::in_memory().map_err(|error| file_error(Path::new("in memory"), &error))
 }
 
 fn open_database_file(path: &Path) -> Result<OpenResult> {

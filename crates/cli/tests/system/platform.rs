@@ -17,8 +17,8 @@ use noetl_server::http::{HttpSettings, InternalToken, serve_http};
 use noetl_server::{Clock as _, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{
-    Execution, MAX_EXACT_PUBLISHED_COUNT, MemoryStore, OutboxFilter, OutboxStatus, PostgresStore,
-    ProjectionScope, RuntimeKind, RuntimeRegistration, Store,
+    Execution, MAX_EXACT_PUBLISHED_COUNT, OutboxFilter, OutboxStatus, PostgresStore,
+    ProjectionScope, RuntimeKind, RuntimeRegistration, SqliteStore, Store,
 };
 use noetl_testkit::nats::NatsServer;
 use noetl_testkit::postgres::TestDatabase;
@@ -304,7 +304,7 @@ async fn heavy_racing_publishers_publish_each_of_many_events_once() {
 /// The server starts a publisher automatically, the publisher ends, and no log contains its token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outbox_is_published_without_leaking_the_token() {
-    let platform = TestPlatform::open(Arc::new(MemoryStore::new()), 2, true).await;
+    let platform = TestPlatform::open(Arc::new(SqliteStore::in_memory().unwrap()), 2, true).await;
     platform.fill_outbox(250).await;
     platform.wait_until_published().await;
     let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
@@ -353,7 +353,7 @@ async fn stream_and_outbox_publish_equal_events() {
     const FILLED: u64 = 300;
     let broker = TestBroker::start().await;
     let settings = Settings { outbox: true, platform: false, ..streaming_settings(&broker.nats) };
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.register_system_playbooks().await.unwrap();
     let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
@@ -393,7 +393,7 @@ async fn stream_and_outbox_publish_equal_events() {
 /// The shipped cleanup playbook runs on a platform worker through the internal API only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleanup_playbook_reports_purged_runtimes() {
-    let platform = TestPlatform::open(Arc::new(MemoryStore::new()), 2, false).await;
+    let platform = TestPlatform::open(Arc::new(SqliteStore::in_memory().unwrap()), 2, false).await;
     platform.runtime.register_system_playbooks().await.unwrap();
     let now = SystemClock.now();
     for (number, name, minutes) in [(1, "silent", 61), (2, "active", 59)] {
@@ -465,7 +465,7 @@ async fn wait_for_consumer(context: &Context, what: &str, condition: impl Fn(&In
 /// Two servers share one projector.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn projector_follows_the_stream() {
-    let platform = TestPlatform::open_streaming(Arc::new(MemoryStore::new())).await;
+    let platform = TestPlatform::open_streaming(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let second = Runtime::open(
         Arc::clone(&platform.store),
         Arc::new(SystemClock),

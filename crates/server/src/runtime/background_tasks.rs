@@ -282,9 +282,9 @@ mod tests {
 
     use noetl_api::execute::ExecuteRequest;
     use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+    use noetl_store::prelude::*;
     use noetl_store::{
-        CoordinationStore as _, MemoryStore, NewCatalogEntry, PublishingStore as _,
-        QuarantinedItem, RequestKey, RequestReservation, Store,
+        NewCatalogEntry, QuarantinedItem, RequestKey, RequestReservation, SqliteStore, Store,
     };
     use noetl_types::{
         CatalogId, EventId, ExecutionStatus, PlaybookPath, QuarantineId, TenantId, sha256,
@@ -353,7 +353,7 @@ workflow:
     #[tokio::test]
     async fn failing_timers_do_not_block_later_ones() {
         let page = usize::try_from(PageLimit::MAX.get()).unwrap();
-        let memory = Arc::new(MemoryStore::new());
+        let memory = Arc::new(SqliteStore::in_memory().unwrap());
         let failing = Arc::new(AtomicUsize::new(0));
         let remaining = Arc::clone(&failing);
         let fault_plan = move |method| {
@@ -406,7 +406,7 @@ workflow:
     /// Garbage collection deletes more than one page per run.
     #[tokio::test]
     async fn garbage_collection_deletes_all_pages() {
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let (now, page) = (SystemClock.now(), i64::from(PageLimit::MAX.get()));
         for number in 1..=2 * page + 1 {
             let reservation = RequestReservation {

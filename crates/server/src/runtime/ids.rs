@@ -216,7 +216,7 @@ fn high_water_mark_at(machine_id: MachineId, time: Timestamp) -> HighWaterMark {
 
 #[cfg(test)]
 mod tests {
-    use noetl_store::MemoryStore;
+    use noetl_store::SqliteStore;
     use noetl_types::EventId;
 
     use super::*;
@@ -234,7 +234,7 @@ mod tests {
     /// A server is suspended for longer than its lease while another one starts.
     #[tokio::test]
     async fn lost_machine_id_is_replaced() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let suspended = acquire_ids(&store, "suspended", time_at(0)).await;
         let before: EventId = suspended.mint_id(time_at(1)).unwrap();
         let machine_id = Some(suspended.lock_lease().machine_id);
@@ -256,7 +256,7 @@ mod tests {
     /// A server that requires one machine id waits for it.
     #[tokio::test]
     async fn required_machine_id_is_awaited() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let required_id = Some(MachineId::MIN);
         let leased = IdAllocator::acquire_lease(
             Arc::clone(&store),

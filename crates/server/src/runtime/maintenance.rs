@@ -116,7 +116,7 @@ mod tests {
 
     use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
     use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
-    use noetl_store::{MemoryStore, ProjectionScope};
+    use noetl_store::{ProjectionScope, SqliteStore};
     use noetl_types::Json;
 
     use super::*;
@@ -140,7 +140,7 @@ mod tests {
             StoreMethod::OutboxStats => Fault::FailBefore,
             _ => Fault::None,
         };
-        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(plan));
         let settings = Settings { outbox: true, ..Settings::default() };
         let runtime =
             Runtime::open(Arc::new(store), Arc::new(SystemClock), settings).await.unwrap();
@@ -155,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn dead_rows_degrade_until_discarded() {
         let settings = Settings { outbox: true, outbox_max_attempts: 1, ..Settings::default() };
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = Json::object([
             ("execution_id", Json::from(7)),

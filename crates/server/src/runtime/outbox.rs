@@ -245,7 +245,7 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::ProjectRequest;
-    use noetl_store::{MemoryStore, ProjectionScope};
+    use noetl_store::{ProjectionScope, SqliteStore};
     use noetl_types::{ExecutionId, Json, Seq, json, sha256};
 
     use super::*;
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn oversized_event_is_sent_by_reference() {
         let settings = Settings { outbox: true, ..Settings::default() };
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = |number: i64, bytes: usize| {
             Json::object([
@@ -304,7 +304,7 @@ mod tests {
             outbox_lease: Millis::ZERO,
             ..Settings::default()
         };
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
         let event = Json::object([("execution_id", Json::from(7)), ("event_id", Json::from(8))]);
         let events = vec![event];

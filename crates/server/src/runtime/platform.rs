@@ -276,7 +276,7 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::execution::CancelRequest;
-    use noetl_store::{LogPageLimit, MemoryStore, Store};
+    use noetl_store::{LogPageLimit, SqliteStore, Store};
     use noetl_types::{ExecutionVersion, StoredEvent};
 
     use super::*;
@@ -300,7 +300,7 @@ mod tests {
 
     /// Servers on one store, with the system playbooks registered.
     async fn open_servers(count: usize, now: &str) -> (Arc<dyn Store>, Vec<Runtime>) {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let mut servers = Vec::new();
         for _ in 0..count {
             servers.push(open_server_at(&store, now).await);
@@ -337,7 +337,7 @@ mod tests {
 
     #[tokio::test]
     async fn successors_start_despite_clock_skew() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let ahead = open_server_at(&store, "2026-11-05T12:10:00Z").await;
         let behind = open_server_at(&store, "2026-11-05T12:00:00Z").await;
         ahead.register_system_playbooks().await.unwrap();

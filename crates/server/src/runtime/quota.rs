@@ -209,7 +209,7 @@ mod tests {
     use noetl_api::catalog::RegisterRequest;
     use noetl_api::execute::ExecuteRequest;
     use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
-    use noetl_store::{MemoryStore, Store};
+    use noetl_store::{SqliteStore, Store};
 
     use super::*;
     use crate::clock::SystemClock;
@@ -246,8 +246,9 @@ workflow:
     const QUOTA_REFUSED: Result<(), Option<ErrorCode>> = Err(Some(ErrorCode::QuotaExceeded));
 
     /// Memory store with a counter of its count queries.
-    fn counting_store() -> (Arc<MemoryStore>, Arc<dyn Store>, Arc<AtomicUsize>) {
-        let (memory, counts) = (Arc::new(MemoryStore::new()), Arc::new(AtomicUsize::new(0)));
+    fn counting_store() -> (Arc<SqliteStore>, Arc<dyn Store>, Arc<AtomicUsize>) {
+        let (memory, counts) =
+            (Arc::new(SqliteStore::in_memory().unwrap()), Arc::new(AtomicUsize::new(0)));
         let counter = Arc::clone(&counts);
         let fault_plan = move |method| {
             counter.fetch_add(
@@ -292,7 +293,7 @@ workflow:
     /// Concurrent starts never exceed the limit.
     #[tokio::test]
     async fn racing_starts_stay_below_the_limit() {
-        let runtime = open_server_with_limit(Arc::new(MemoryStore::new()), 10).await;
+        let runtime = open_server_with_limit(Arc::new(SqliteStore::in_memory().unwrap()), 10).await;
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..100 {
             let runtime = runtime.clone();

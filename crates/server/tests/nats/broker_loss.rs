@@ -9,7 +9,7 @@ use std::time::Duration;
 use noetl_api::internal::ProjectRequest;
 use noetl_server::{Clock, Runtime, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
-use noetl_store::{MemoryStore, ProjectionScope, QuarantineFilter, Store};
+use noetl_store::{ProjectionScope, QuarantineFilter, SqliteStore, Store};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Timestamp};
@@ -197,7 +197,7 @@ async fn quarantines_unreadable_event() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keeps_lease_while_comparing_stream_and_log() {
     let nats = NatsServer::start().unwrap();
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let open = async |store: Arc<dyn Store>, clock: Arc<dyn Clock>| {
         let settings = streaming_settings_with(&nats, short_dedup_settings());
         Runtime::open(store, clock, settings).await.unwrap()
@@ -262,7 +262,7 @@ impl Clock for SkewedClock {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panicking_log_read_is_retried() {
     let nats = NatsServer::start().unwrap();
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let should_panic = Arc::new(AtomicBool::new(false));
     let plan = {
         let should_panic = Arc::clone(&should_panic);

@@ -11,7 +11,7 @@ use noetl_server::{
 };
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, NewCatalogEntry, PostgresStore, SqliteStore, Store};
+use noetl_store::{NewCatalogEntry, PostgresStore, SqliteStore, Store};
 use noetl_testkit::nats::NatsServer;
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::LeaseBatchSize;
@@ -40,7 +40,7 @@ pub(crate) enum StoreGuard {
 
 impl TestCluster {
     pub(crate) async fn new() -> Self {
-        Self::with_store(Arc::new(MemoryStore::new()), StoreGuard::Memory).await
+        Self::with_store(Arc::new(SqliteStore::in_memory().unwrap()), StoreGuard::Memory).await
     }
 
     pub(crate) async fn on_sqlite() -> Self {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use noetl_engine::event::{Event, EventKind};
 use noetl_engine::{ExecutionState, FOLD_VERSION, decode_record};
+use noetl_store::prelude::*;
 use noetl_store::{
-    CommandFilter, CoordinationStore as _, Execution, LogPageLimit, SlotSelector, SlotState,
-    SnapshotKey, Store as _, WaitFilter, WaitSelector,
+    CommandFilter, Execution, LogPageLimit, SlotSelector, SlotState, SnapshotKey, WaitFilter,
+    WaitSelector,
 };
 use noetl_types::json::to_canonical;
 use noetl_types::limits::PageLimit;

@@ -9,7 +9,8 @@ use noetl_engine::{EventData, ExecutionState, Plan, StepOutput};
 use noetl_oracle::generate::{GenConfig, generate_playbook};
 use noetl_playbook::model::Playbook;
 use noetl_playbook::{CheckOptions, Document, check};
-use noetl_store::{MemoryStore, NewCatalogEntry, Store as _};
+use noetl_store::prelude::*;
+use noetl_store::{NewCatalogEntry, SqliteStore};
 use noetl_testkit::sim::{ExternalResponse, ResponseRequest, Simulation, SplitMix};
 use noetl_types::{
     CatalogId, ExecutionStatus, Json, PlaybookPath, StepName, TenantId, Timestamp, sha256,
@@ -148,7 +149,7 @@ impl SimPlaybook {
         }
     }
 
-    pub(crate) async fn register_in_catalog(&self, store: &MemoryStore) {
+    pub(crate) async fn register_in_catalog(&self, store: &SqliteStore) {
         let entry = NewCatalogEntry {
             catalog_id: self.catalog_id,
             tenant_id: TenantId::default(),

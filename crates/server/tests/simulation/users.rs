@@ -6,9 +6,9 @@ use std::time::Duration;
 use noetl_api::execution::ControlRequest;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::Runtime;
+use noetl_store::prelude::*;
 use noetl_store::{
-    CoordinationStore as _, MatchKey, OpenWait, Slot, SlotSelector, SlotState, WaitFilter,
-    WaitKind, WaitSelector,
+    MatchKey, OpenWait, Slot, SlotSelector, SlotState, WaitFilter, WaitKind, WaitSelector,
 };
 use noetl_testkit::sim::ExternalResponse;
 use noetl_types::limits::PageLimit;

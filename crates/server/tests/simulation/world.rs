@@ -9,7 +9,8 @@ use std::time::Duration;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::execution::{CancelRequest, ControlRequest};
 use noetl_server::Runtime;
-use noetl_store::{Execution, ExecutionFilter, MemoryStore, Store as _};
+use noetl_store::prelude::*;
+use noetl_store::{Execution, ExecutionFilter, SqliteStore};
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, CommandId, Digest, ExecutionId, Json, TenantId};
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ pub(crate) struct SimWorld {
     pub(crate) fault_plan: FaultPlan,
     pub(crate) started_at: Instant,
     pub(crate) trace: SimTrace,
-    pub(crate) memory: Arc<MemoryStore>,
+    pub(crate) memory: Arc<SqliteStore>,
     pub(crate) servers: Vec<SimServer>,
     pub(crate) playbooks: Vec<SimPlaybook>,
     faults_stopped: AtomicBool,
@@ -113,7 +114,7 @@ pub(crate) async fn run_simulation(seed: u64) -> SimulationReport {
     let world = Arc::new(SimWorld {
         started_at: Instant::now(),
         trace: SimTrace::start_trace(),
-        memory: Arc::new(MemoryStore::new()),
+        memory: Arc::new(SqliteStore::in_memory().expect("a store")),
         servers: (0..fault_plan.servers).map(SimServer::new).collect(),
         playbooks: playbooks::generate_playbooks(seed),
         faults_stopped: AtomicBool::new(false),

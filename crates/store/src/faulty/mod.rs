@@ -3,41 +3,44 @@
 //! It wraps any other store. A function chooses the fault of every call, so a test can fail each
 //! call in turn, or at random from a seed.
 
-mod coordination;
-mod credentials;
-mod identities;
-mod keychain;
-mod maintenance;
-mod method;
-mod publishing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, ExecutionVersion, FeedPosition, PlaybookPath, ResultId,
-    StoredEvent, TenantId, Text, Timestamp, WorkerId,
+    CommandId, CredentialId, Digest, EventId, ExecutionId, ExecutionVersion, FeedPosition,
+    OutboxId, PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp, TokenId, WorkerId,
 };
 
-use crate::error::{StoreError, StoreSaturated};
-use crate::model::{
-    AppendError, AppendReceipt, AppendRequest, CatalogEntry, CatalogFilter, CatalogKey,
-    CatalogVersionFilter, Command, CommandFilter, CommandPage, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Fence, LeaseExtension, LeaseOutcome,
-    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogPageLimit,
-    MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, NewCatalogEntry, PoolCount,
-    PutResultError, RegisterOutcome, RegisteredRuntime, ReplayPage, ResultPut, RuntimeKind,
-    RuntimeRegistration, Snapshot, SnapshotKey, StatusCounts, StoredResult, TenantCounts,
+use crate::{
+    AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry,
+    BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey,
+    CatalogStore, CatalogVersionFilter, ClaimedBatch, Command, CommandFilter, CommandPage,
+    CommandQueue, CommandStore, CoordinationStore, Credential, CredentialFilter, CredentialKey,
+    CredentialPut, CredentialStore, CursorMove, DedupReservation, DueTimer, EnabledPublishers,
+    EventKey, EventLog, Execution, ExecutionFilter, ExecutionPage, ExecutionStore, ExecutionVar,
+    ExecutionView, ExpiryStore, FailedPrivilegeCheck, FailureOutcome, FeedBatch, FeedItem, FeedLag,
+    FeedLimit, Fence, FollowUpOutcome, GcTarget, IdentityStore, KeyCounts, KeychainEntry,
+    KeychainFilter, KeychainPut, KeychainStore, KnownEvents, LeaseExtension, LeaseOutcome,
+    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit,
+    LogPartition, MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal,
+    MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry, NotifyChannel, OldPartition,
+    OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow,
+    OutboxStats, OutboxStore, PinReason, PoolCount, PutResultError, QuarantineFilter,
+    QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome,
+    RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration,
+    RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot,
+    SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated,
+    StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome,
+    StreamLeaseRequest, StreamOwner, TenantCounts, WaitFilter,
 };
-use crate::notify_channel::NotifyChannel;
-use crate::store::Store;
-
-pub use self::method::StoreMethod;
 
 /// Fault injected into a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,38 +110,8 @@ impl<S> FaultyStore<S> {
     }
 }
 
-/// Handling of the response of a completed call.
-enum ResponseMode {
-    Deliver,
-    Lose,
-}
-
-impl ResponseMode {
-    fn apply_to<T, E: From<StoreError>>(self, result: Result<T, E>) -> Result<T, E> {
-        match self {
-            Self::Deliver => result,
-            Self::Lose => Err(lost_response_error().into()),
-        }
-    }
-}
-
-fn saturated_error() -> StoreError {
-    StoreError::retry(StoreSaturated(Duration::from_secs(30)))
-}
-
-fn lost_response_error() -> StoreError {
-    StoreError::unknown_outcome("failed on purpose, after the call")
-}
-
-impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyStore").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl<S: Store> Store for FaultyStore<S> {
-    async fn append_events(
+impl<S: Store> FaultyStore<S> {
+    async fn append_with_fault(
         &self,
         appends: Vec<AppendRequest>,
     ) -> Vec<Result<AppendReceipt, AppendError>> {
@@ -171,302 +144,307 @@ impl<S: Store> Store for FaultyStore<S> {
                 .collect(),
         }
     }
+}
 
-    async fn load_execution(
-        &self,
-        execution_id: ExecutionId,
-        snapshot: &SnapshotKey,
-        page: LogPageLimit,
-    ) -> Result<Option<LoadedLog>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::LoadExecution).await?;
-        mode.apply_to(self.inner.load_execution(execution_id, snapshot, page).await)
+/// Handling of the response of a completed call.
+enum ResponseMode {
+    Deliver,
+    Lose,
+}
+
+impl ResponseMode {
+    fn apply_to<T, E: From<StoreError>>(self, result: Result<T, E>) -> Result<T, E> {
+        match self {
+            Self::Deliver => result,
+            Self::Lose => Err(lost_response_error().into()),
+        }
     }
+}
 
-    async fn read_events(
-        &self,
-        execution_id: ExecutionId,
-        after: ExecutionVersion,
-        page: LogPageLimit,
-    ) -> Result<Vec<StoredEvent>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ReadEvents).await?;
-        mode.apply_to(self.inner.read_events(execution_id, after, page).await)
+fn saturated_error() -> StoreError {
+    StoreError::retry(StoreSaturated(Duration::from_secs(30)))
+}
+
+fn lost_response_error() -> StoreError {
+    StoreError::unknown_outcome("failed on purpose, after the call")
+}
+
+impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyStore").field("inner", &self.inner).finish_non_exhaustive()
     }
+}
 
-    async fn read_replay_rows(
-        &self,
-        execution_id: ExecutionId,
-        after: ExecutionVersion,
-        page: LogPageLimit,
-    ) -> Result<ReplayPage, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ReadReplayRows).await?;
-        mode.apply_to(self.inner.read_replay_rows(execution_id, after, page).await)
+/// Implements the parts of a store by calling another store with faults, and lists their methods.
+/// The first block of a part has methods that are not called through a fault.
+macro_rules! faulty_store {
+    ($($part:ident { $($item:item)* } {
+        $($variant:ident: $method:ident($($arg:ident: $ty:ty),*) -> $result:ty;)+
+    })+) => {
+        /// A method of a store.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum StoreMethod {
+            AppendEvents,
+            $($($variant,)+)+
+        }
+
+        impl StoreMethod {
+            /// All methods.
+            pub const ALL: &'static [Self] = &[Self::AppendEvents, $($(Self::$variant,)+)+];
+        }
+
+        $(
+            #[async_trait]
+            impl<S: Store> $part for FaultyStore<S> {
+                $($item)*
+
+                $(
+                    async fn $method(&self, $($arg: $ty),*) -> $result {
+                        let mode = self.inject_fault(StoreMethod::$variant).await?;
+                        mode.apply_to(self.inner.$method($($arg),*).await)
+                    }
+                )+
+            }
+        )+
+    };
+}
+
+faulty_store! {
+    EventLog {
+        async fn append_events(
+            &self,
+            appends: Vec<AppendRequest>,
+        ) -> Vec<Result<AppendReceipt, AppendError>> {
+            self.append_with_fault(appends).await
+        }
+    } {
+        LoadExecution: load_execution(execution_id: ExecutionId, snapshot: &SnapshotKey, page: LogPageLimit)
+            -> Result<Option<LoadedLog>, StoreError>;
+        ReadEvents: read_events(execution_id: ExecutionId, after: ExecutionVersion, page: LogPageLimit)
+            -> Result<Vec<StoredEvent>, StoreError>;
+        ReadReplayRows: read_replay_rows(execution_id: ExecutionId, after: ExecutionVersion, page: LogPageLimit)
+            -> Result<ReplayPage, StoreError>;
+        FindEvent: find_event(execution_id: ExecutionId, event_id: EventId)
+            -> Result<Option<StoredEvent>, StoreError>;
+        ReadFeed: read_feed(after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError>;
+        FindKnownEvents: find_known_events(events: Vec<EventKey>)
+            -> Result<KnownEvents, StoreError>;
+        ReadFeedMessages: read_feed_messages(after: FeedPosition, limit: FeedLimit)
+            -> Result<FeedBatch<FeedItem>, StoreError>;
+        FeedLag: feed_lag(after: FeedPosition) -> Result<FeedLag, StoreError>;
     }
-
-    async fn find_event(
-        &self,
-        execution_id: ExecutionId,
-        event_id: EventId,
-    ) -> Result<Option<StoredEvent>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindEvent).await?;
-        mode.apply_to(self.inner.find_event(execution_id, event_id).await)
+    ExecutionStore {} {
+        FindExecution: find_execution(execution_id: ExecutionId)
+            -> Result<Option<Execution>, StoreError>;
+        ListExecutions: list_executions(filter: ExecutionFilter)
+            -> Result<ExecutionPage, StoreError>;
+        ListOpenChildren: list_open_children(parent: ExecutionId, after: Option<ExecutionId>, limit: PageLimit)
+            -> Result<Vec<Execution>, StoreError>;
+        ListExecutionIds: list_execution_ids(after: Option<ExecutionId>, limit: PageLimit)
+            -> Result<Vec<ExecutionId>, StoreError>;
+        TenantCounts: tenant_counts(tenant_id: &TenantId) -> Result<TenantCounts, StoreError>;
+        CountExecutionsByStatus: count_executions_by_status() -> Result<StatusCounts, StoreError>;
+        CountLiveExecutions: count_live_executions(tenant_id: &TenantId, max_count: u32)
+            -> Result<u32, StoreError>;
+        IsDropped: is_dropped(execution_id: ExecutionId) -> Result<bool, StoreError>;
+        RewriteExecutionView: rewrite_execution_view(execution_id: ExecutionId, version: ExecutionVersion, view: ExecutionView)
+            -> Result<bool, StoreError>;
+        ListDueTimers: list_due_timers(now: Timestamp, after: Option<&DueTimer>, limit: PageLimit)
+            -> Result<Vec<DueTimer>, StoreError>;
     }
-
-    async fn find_snapshot(
-        &self,
-        execution_id: ExecutionId,
-        key: &SnapshotKey,
-        max_version: ExecutionVersion,
-    ) -> Result<Option<Snapshot>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindSnapshot).await?;
-        mode.apply_to(self.inner.find_snapshot(execution_id, key, max_version).await)
+    SnapshotStore {} {
+        FindSnapshot: find_snapshot(execution_id: ExecutionId, key: &SnapshotKey, max_version: ExecutionVersion)
+            -> Result<Option<Snapshot>, StoreError>;
+        WriteSnapshot: write_snapshot(snapshot: Snapshot) -> Result<(), StoreError>;
+        DeleteSnapshot: delete_snapshot(execution_id: ExecutionId, key: &SnapshotKey, version: ExecutionVersion)
+            -> Result<(), StoreError>;
+        PutResult: put_result(put: ResultPut) -> Result<(), PutResultError>;
+        FindResult: find_result(execution_id: ExecutionId, result_id: ResultId)
+            -> Result<Option<StoredResult>, StoreError>;
     }
-
-    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
-        let mode = self.inject_fault(StoreMethod::WriteSnapshot).await?;
-        mode.apply_to(self.inner.write_snapshot(snapshot).await)
+    CommandQueue {} {
+        LeaseCommands: lease_commands(request: LeaseRequest)
+            -> Result<Vec<LeasedCommand>, StoreError>;
+        TryLeaseCommand: try_lease_command(command_id: CommandId, terms: LeaseTerms)
+            -> Result<Option<LeaseOutcome>, StoreError>;
+        ExtendLeases: extend_leases(leases: Vec<Fence>, until: Timestamp)
+            -> Result<Vec<LeaseExtension>, StoreError>;
+        ReleaseLeases: release_leases(leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError>;
+        ExpireWorkerLeases: expire_worker_leases(tenant_id: &TenantId, worker: &WorkerId, now: Timestamp)
+            -> Result<u64, StoreError>;
     }
-
-    async fn delete_snapshot(
-        &self,
-        execution_id: ExecutionId,
-        key: &SnapshotKey,
-        version: ExecutionVersion,
-    ) -> Result<(), StoreError> {
-        let mode = self.inject_fault(StoreMethod::DeleteSnapshot).await?;
-        mode.apply_to(self.inner.delete_snapshot(execution_id, key, version).await)
+    CommandStore {} {
+        ListExpiredLeases: list_expired_leases(now: Timestamp, limit: PageLimit)
+            -> Result<Vec<Command>, StoreError>;
+        FindCommand: find_command(command_id: CommandId) -> Result<Option<Command>, StoreError>;
+        ListCommands: list_commands(filter: CommandFilter) -> Result<CommandPage, StoreError>;
+        PoolCounts: pool_counts() -> Result<Vec<PoolCount>, StoreError>;
     }
-
-    async fn put_result(&self, put: ResultPut) -> Result<(), PutResultError> {
-        let mode = self.inject_fault(StoreMethod::PutResult).await?;
-        mode.apply_to(self.inner.put_result(put).await)
+    CatalogStore {} {
+        RegisterDefinition: register_definition(entry: NewCatalogEntry)
+            -> Result<RegisterOutcome, StoreError>;
+        FindCatalogEntry: find_catalog_entry(tenant_id: &TenantId, key: CatalogKey)
+            -> Result<Option<CatalogEntry>, StoreError>;
+        ListCatalog: list_catalog(filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError>;
+        ListCatalogVersions: list_catalog_versions(filter: CatalogVersionFilter)
+            -> Result<Vec<CatalogEntry>, StoreError>;
+        SetDefinitionArchived: set_definition_archived(tenant_id: &TenantId, path: &PlaybookPath, since: Option<Timestamp>)
+            -> Result<bool, StoreError>;
     }
-
-    async fn find_result(
-        &self,
-        execution_id: ExecutionId,
-        result_id: ResultId,
-    ) -> Result<Option<StoredResult>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindResult).await?;
-        mode.apply_to(self.inner.find_result(execution_id, result_id).await)
+    RuntimeStore {} {
+        RegisterRuntime: register_runtime(runtime: RuntimeRegistration)
+            -> Result<RegisteredRuntime, StoreError>;
+        RecordHeartbeat: record_heartbeat(kind: RuntimeKind, name: &Text, now: Timestamp)
+            -> Result<bool, StoreError>;
+        ListRuntimes: list_runtimes(kind: RuntimeKind)
+            -> Result<Vec<RegisteredRuntime>, StoreError>;
+        RemoveRuntime: remove_runtime(kind: RuntimeKind, name: &Text) -> Result<bool, StoreError>;
+        LeaseMachineId: lease_machine_id(request: MachineIdRequest)
+            -> Result<MachineLease, MachineLeaseError>;
+        RenewMachineLease: renew_machine_lease(renewal: MachineRenewal)
+            -> Result<MachineLease, MachineLeaseError>;
     }
-
-    async fn read_feed(
-        &self,
-        after: FeedPosition,
-        limit: FeedLimit,
-    ) -> Result<FeedBatch, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ReadFeed).await?;
-        mode.apply_to(self.inner.read_feed(after, limit).await)
+    CoordinationStore {} {
+        ListWaits: list_waits(filter: WaitFilter) -> Result<Vec<OpenWait>, StoreError>;
+        PutBroadcast: put_broadcast(signal: BroadcastSignal) -> Result<(), StoreError>;
+        ListBroadcasts: list_broadcasts(filter: BroadcastFilter)
+            -> Result<Vec<BroadcastSignal>, StoreError>;
+        ListDueFollowUps: list_due_follow_ups(now: Timestamp, limit: PageLimit)
+            -> Result<Vec<StoredFollowUp>, StoreError>;
+        CompleteFollowUp: complete_follow_up(execution_id: ExecutionId, follow_up_id: &Text, outcome: FollowUpOutcome)
+            -> Result<bool, StoreError>;
+        GrantSlots: grant_slots(tenant_id: &TenantId, key: &MatchKey, now: Timestamp)
+            -> Result<Vec<Slot>, StoreError>;
+        ListSlots: list_slots(selector: SlotSelector, limit: PageLimit)
+            -> Result<Vec<Slot>, StoreError>;
+        ChangeSlots: change_slots(tenant_id: &TenantId, execution_id: ExecutionId, changes: Vec<SlotChange>)
+            -> Result<(), StoreError>;
     }
-
-    async fn find_execution(
-        &self,
-        execution_id: ExecutionId,
-    ) -> Result<Option<Execution>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindExecution).await?;
-        mode.apply_to(self.inner.find_execution(execution_id).await)
+    RequestStore {} {
+        FindCachedResult: find_cached_result(tenant_id: &TenantId, scope: &MatchKey, key_sha256: Digest, now: Timestamp)
+            -> Result<Option<CachedStepResult>, StoreError>;
+        FindAnsweredRequest: find_answered_request(tenant_id: &TenantId, route: &Text, key_sha256: Digest, now: Timestamp)
+            -> Result<Option<AnsweredRequest>, StoreError>;
+        HasSeenMessage: has_seen_message(message: DedupReservation) -> Result<bool, StoreError>;
+        ReserveRequest: reserve_request(reservation: RequestReservation)
+            -> Result<ReserveOutcome, StoreError>;
+        CompleteRequest: complete_request(key: RequestKey, work_id: EventId, outcome: RequestOutcome)
+            -> Result<(), StoreError>;
+        SetVars: set_vars(execution_id: ExecutionId, vars: Vec<ExecutionVar>)
+            -> Result<(), SetVarsError>;
+        ListVars: list_vars(execution_id: ExecutionId, name: Option<&Text>)
+            -> Result<Vec<ExecutionVar>, StoreError>;
+        DeleteVars: delete_vars(execution_id: ExecutionId, name: Option<&Text>)
+            -> Result<u64, StoreError>;
     }
-
-    async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListExecutions).await?;
-        mode.apply_to(self.inner.list_executions(filter).await)
+    CredentialStore {} {
+        PutCredential: put_credential(put: CredentialPut) -> Result<bool, StoreError>;
+        FindCredential: find_credential(tenant_id: &TenantId, key: &CredentialKey)
+            -> Result<Option<Credential>, StoreError>;
+        ListCredentials: list_credentials(filter: CredentialFilter, limit: PageLimit)
+            -> Result<Vec<Credential>, StoreError>;
+        DeleteCredential: delete_credential(tenant_id: &TenantId, credential_id: CredentialId)
+            -> Result<bool, StoreError>;
     }
-
-    async fn list_open_children(
-        &self,
-        parent: ExecutionId,
-        after: Option<ExecutionId>,
-        limit: PageLimit,
-    ) -> Result<Vec<Execution>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListOpenChildren).await?;
-        mode.apply_to(self.inner.list_open_children(parent, after, limit).await)
+    KeychainStore {} {
+        PutKeychainEntry: put_keychain_entry(put: KeychainPut) -> Result<bool, StoreError>;
+        FindKeychainEntry: find_keychain_entry(tenant_id: &TenantId, cache_key: &str)
+            -> Result<Option<KeychainEntry>, StoreError>;
+        ListKeychainEntries: list_keychain_entries(filter: KeychainFilter, limit: PageLimit)
+            -> Result<Vec<KeychainEntry>, StoreError>;
+        DeleteKeychainEntry: delete_keychain_entry(tenant_id: &TenantId, cache_key: &str)
+            -> Result<bool, StoreError>;
+        CountSecretsByKey: count_secrets_by_key() -> Result<KeyCounts, StoreError>;
     }
-
-    async fn tenant_counts(&self, tenant_id: &TenantId) -> Result<TenantCounts, StoreError> {
-        let mode = self.inject_fault(StoreMethod::TenantCounts).await?;
-        mode.apply_to(self.inner.tenant_counts(tenant_id).await)
+    IdentityStore {} {
+        PutToken: put_token(token: ApiToken) -> Result<bool, StoreError>;
+        PutFirstToken: put_first_token(token: ApiToken) -> Result<bool, StoreError>;
+        FindToken: find_token(prefix: &Text) -> Result<Option<ApiToken>, StoreError>;
+        ListTokens: list_tokens(tenant_id: &TenantId, after: Option<TokenId>, limit: PageLimit)
+            -> Result<Vec<ApiToken>, StoreError>;
+        RevokeToken: revoke_token(tenant_id: &TenantId, token_id: TokenId, now: Timestamp)
+            -> Result<Option<ApiToken>, StoreError>;
+        RecordTokenUse: record_token_use(token_id: TokenId, now: Timestamp)
+            -> Result<(), StoreError>;
+        GetOrInitSharedSecret: get_or_init_shared_secret(fresh: Text) -> Result<Text, StoreError>;
+        AppendAuditLog: append_audit_log(entries: Vec<NewAuditEntry>) -> Result<(), StoreError>;
+        ListAuditEntries: list_audit_entries(tenant_id: &TenantId, before: Option<i64>, limit: PageLimit)
+            -> Result<Vec<AuditEntry>, StoreError>;
+        ListSecretAuditEntries: list_secret_audit_entries(filter: SecretAuditFilter, limit: PageLimit)
+            -> Result<Vec<AuditEntry>, StoreError>;
     }
-
-    async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError> {
-        let mode = self.inject_fault(StoreMethod::CountExecutionsByStatus).await?;
-        mode.apply_to(self.inner.count_executions_by_status().await)
+    OutboxQueue {} {
+        ClaimOutbox: claim_outbox(claim: OutboxClaim) -> Result<ClaimedBatch, StoreError>;
+        MarkPublished: mark_published(marks: Vec<OutboxMark>, now: Timestamp)
+            -> Result<u64, StoreError>;
     }
-
-    async fn count_live_executions(
-        &self,
-        tenant_id: &TenantId,
-        max_count: u32,
-    ) -> Result<u32, StoreError> {
-        let mode = self.inject_fault(StoreMethod::CountLiveExecutions).await?;
-        mode.apply_to(self.inner.count_live_executions(tenant_id, max_count).await)
+    OutboxStore {} {
+        MarkFailed: mark_failed(failure: OutboxFailure)
+            -> Result<Option<FailureOutcome>, StoreError>;
+        CountClaimableOutboxRows: count_claimable_outbox_rows(now: Timestamp)
+            -> Result<u64, StoreError>;
+        ListOutboxRows: list_outbox_rows(filter: OutboxFilter)
+            -> Result<Vec<OutboxRow>, StoreError>;
+        OutboxStats: outbox_stats() -> Result<OutboxStats, StoreError>;
+        NewestOutboxRowAt: newest_outbox_row_at() -> Result<Option<Timestamp>, StoreError>;
+        RequeueOutboxRows: requeue_outbox_rows(rows: Vec<OutboxId>, now: Timestamp)
+            -> Result<u64, StoreError>;
+        DiscardOutboxRows: discard_outbox_rows(rows: Vec<OutboxId>, now: Timestamp)
+            -> Result<u64, StoreError>;
+        CountOldOutboxRows: count_old_outbox_rows(before: Timestamp) -> Result<u64, StoreError>;
+        PurgeOutboxRows: purge_outbox_rows(before: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
+        QuarantineItems: quarantine_items(items: Vec<QuarantinedItem>) -> Result<(), StoreError>;
+        ListQuarantinedItems: list_quarantined_items(filter: QuarantineFilter)
+            -> Result<Vec<QuarantinedItem>, StoreError>;
+        PurgeQuarantinedItems: purge_quarantined_items(before: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
     }
-
-    async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
-        let mode = self.inject_fault(StoreMethod::IsDropped).await?;
-        mode.apply_to(self.inner.is_dropped(execution_id).await)
+    StreamCursorStore {} {
+        LogEpoch: log_epoch() -> Result<LogEpoch, StoreError>;
+        StartLogEpoch: start_log_epoch() -> Result<LogEpoch, StoreError>;
+        LeaseStream: lease_stream(request: StreamLeaseRequest)
+            -> Result<StreamLeaseOutcome, StoreError>;
+        RenewStreamLease: renew_stream_lease(owner: StreamOwner, lease_until: Timestamp)
+            -> Result<bool, StoreError>;
+        MoveStreamCursor: move_stream_cursor(owner: StreamOwner, to: CursorMove)
+            -> Result<bool, StoreError>;
+        ReleaseStreamLease: release_stream_lease(owner: StreamOwner) -> Result<bool, StoreError>;
+        FindStreamCursor: find_stream_cursor(name: &Text)
+            -> Result<Option<StreamCursor>, StoreError>;
+        LastDroppedPosition: last_dropped_position() -> Result<i64, StoreError>;
     }
-
-    async fn lease_commands(
-        &self,
-        request: LeaseRequest,
-    ) -> Result<Vec<LeasedCommand>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::LeaseCommands).await?;
-        mode.apply_to(self.inner.lease_commands(request).await)
+    ExpiryStore {} {
+        CountOldCommands: count_old_commands(before: Timestamp) -> Result<u64, StoreError>;
+        PurgeCommands: purge_commands(before: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
+        CountOldRuntimes: count_old_runtimes(before: Timestamp) -> Result<u64, StoreError>;
+        PurgeRuntimes: purge_runtimes(before: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
+        DeleteExpired: delete_expired(target: GcTarget, now: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
     }
-
-    async fn try_lease_command(
-        &self,
-        command_id: CommandId,
-        terms: LeaseTerms,
-    ) -> Result<Option<LeaseOutcome>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::TryLeaseCommand).await?;
-        mode.apply_to(self.inner.try_lease_command(command_id, terms).await)
+    StatsStore {} {
+        StoreStats: store_stats() -> Result<StoreStats, StoreError>;
+        CheckTables: check_tables() -> Result<BTreeMap<&'static str, bool>, StoreError>;
     }
-
-    async fn extend_leases(
-        &self,
-        leases: Vec<Fence>,
-        until: Timestamp,
-    ) -> Result<Vec<LeaseExtension>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ExtendLeases).await?;
-        mode.apply_to(self.inner.extend_leases(leases, until).await)
+    MaintenanceStore {} {
+        EnsureLogPartitions: ensure_log_partitions(now: Timestamp, months_ahead: u32)
+            -> Result<(), StoreError>;
+        LogPartitionsUntil: log_partitions_until() -> Result<Option<Timestamp>, StoreError>;
+        DatabaseClock: database_clock() -> Result<Option<Timestamp>, StoreError>;
+        ListOldPartitions: list_old_partitions(before: Timestamp, publishers: &EnabledPublishers)
+            -> Result<Vec<OldPartition>, StoreError>;
+        DropPartition: drop_partition(partition: &LogPartition, publishers: &EnabledPublishers, now: Timestamp)
+            -> Result<Option<PinReason>, StoreError>;
+        PurgeDroppedExecutions: purge_dropped_executions(now: Timestamp, limit: PageLimit)
+            -> Result<u64, StoreError>;
+        ListFailedPrivilegeChecks: list_failed_privilege_checks()
+            -> Result<Vec<FailedPrivilegeCheck>, StoreError>;
+        CheckIntegrity: check_integrity() -> Result<Vec<String>, StoreError>;
+        WriteBackup: write_backup(to: &Path) -> Result<(), StoreError>;
     }
-
-    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ReleaseLeases).await?;
-        mode.apply_to(self.inner.release_leases(leases).await)
-    }
-
-    async fn list_expired_leases(
-        &self,
-        now: Timestamp,
-        limit: PageLimit,
-    ) -> Result<Vec<Command>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListExpiredLeases).await?;
-        mode.apply_to(self.inner.list_expired_leases(now, limit).await)
-    }
-
-    async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindCommand).await?;
-        mode.apply_to(self.inner.find_command(command_id).await)
-    }
-
-    async fn list_commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListCommands).await?;
-        mode.apply_to(self.inner.list_commands(filter).await)
-    }
-
-    async fn expire_worker_leases(
-        &self,
-        tenant_id: &TenantId,
-        worker: &WorkerId,
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ExpireWorkerLeases).await?;
-        mode.apply_to(self.inner.expire_worker_leases(tenant_id, worker, now).await)
-    }
-
-    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::PoolCounts).await?;
-        mode.apply_to(self.inner.pool_counts().await)
-    }
-
-    async fn list_due_timers(
-        &self,
-        now: Timestamp,
-        after: Option<&DueTimer>,
-        limit: PageLimit,
-    ) -> Result<Vec<DueTimer>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListDueTimers).await?;
-        mode.apply_to(self.inner.list_due_timers(now, after, limit).await)
-    }
-
-    async fn register_definition(
-        &self,
-        entry: NewCatalogEntry,
-    ) -> Result<RegisterOutcome, StoreError> {
-        let mode = self.inject_fault(StoreMethod::RegisterDefinition).await?;
-        mode.apply_to(self.inner.register_definition(entry).await)
-    }
-
-    async fn find_catalog_entry(
-        &self,
-        tenant_id: &TenantId,
-        key: CatalogKey,
-    ) -> Result<Option<CatalogEntry>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::FindCatalogEntry).await?;
-        mode.apply_to(self.inner.find_catalog_entry(tenant_id, key).await)
-    }
-
-    async fn list_catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListCatalog).await?;
-        mode.apply_to(self.inner.list_catalog(filter).await)
-    }
-
-    async fn list_catalog_versions(
-        &self,
-        filter: CatalogVersionFilter,
-    ) -> Result<Vec<CatalogEntry>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListCatalogVersions).await?;
-        mode.apply_to(self.inner.list_catalog_versions(filter).await)
-    }
-
-    async fn set_definition_archived(
-        &self,
-        tenant_id: &TenantId,
-        path: &PlaybookPath,
-        since: Option<Timestamp>,
-    ) -> Result<bool, StoreError> {
-        let mode = self.inject_fault(StoreMethod::SetDefinitionArchived).await?;
-        mode.apply_to(self.inner.set_definition_archived(tenant_id, path, since).await)
-    }
-
-    async fn register_runtime(
-        &self,
-        runtime: RuntimeRegistration,
-    ) -> Result<RegisteredRuntime, StoreError> {
-        let mode = self.inject_fault(StoreMethod::RegisterRuntime).await?;
-        mode.apply_to(self.inner.register_runtime(runtime).await)
-    }
-
-    async fn record_heartbeat(
-        &self,
-        kind: RuntimeKind,
-        name: &Text,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let mode = self.inject_fault(StoreMethod::RecordHeartbeat).await?;
-        mode.apply_to(self.inner.record_heartbeat(kind, name, now).await)
-    }
-
-    async fn list_runtimes(&self, kind: RuntimeKind) -> Result<Vec<RegisteredRuntime>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::ListRuntimes).await?;
-        mode.apply_to(self.inner.list_runtimes(kind).await)
-    }
-
-    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
-        let mode = self.inject_fault(StoreMethod::RemoveRuntime).await?;
-        mode.apply_to(self.inner.remove_runtime(kind, name).await)
-    }
-
-    async fn lease_machine_id(
-        &self,
-        request: MachineIdRequest,
-    ) -> Result<MachineLease, MachineLeaseError> {
-        let mode = self.inject_fault(StoreMethod::LeaseMachineId).await?;
-        mode.apply_to(self.inner.lease_machine_id(request).await)
-    }
-
-    async fn renew_machine_lease(
-        &self,
-        renewal: MachineRenewal,
-    ) -> Result<MachineLease, MachineLeaseError> {
-        let mode = self.inject_fault(StoreMethod::RenewMachineLease).await?;
-        mode.apply_to(self.inner.renew_machine_lease(renewal).await)
-    }
-
-    async fn open_notify_channel(&self) -> Result<Option<Box<dyn NotifyChannel>>, StoreError> {
-        let mode = self.inject_fault(StoreMethod::OpenNotifyChannel).await?;
-        mode.apply_to(self.inner.open_notify_channel().await)
+    Store {} {
+        OpenNotifyChannel: open_notify_channel() -> Result<Option<Box<dyn NotifyChannel>>, StoreError>;
     }
 }

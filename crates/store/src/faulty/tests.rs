@@ -15,6 +15,7 @@ use noetl_types::{
 
 use super::{Fault, FaultyStore, StoreMethod};
 use crate::model::SecretAuditFilter;
+use crate::prelude::*;
 use crate::suite::dedup::dedup_reservation;
 use crate::suite::fixture::{
     TestExecution, all_executions, append_one, lease_request, lease_terms, test_time, worker_id,
@@ -30,10 +31,10 @@ use crate::{
     AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter,
     Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers,
     ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter, LogHead, LogPageLimit,
-    LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, MemoryStore,
-    NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome,
-    RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot,
-    SnapshotKey, Store, StoreError, StreamOwner, WaitFilter, WaitSelector,
+    LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, NewCatalogEntry,
+    OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome, RuntimeKind,
+    RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot, SnapshotKey,
+    SqliteStore, Store, StoreError, StreamOwner, WaitFilter, WaitSelector,
 };
 
 /// Appends an event as a driver does: after any failure, it reads the head of the log again.
@@ -69,7 +70,7 @@ async fn driver_appends_each_event_once_despite_faults() {
         [Fault::FailBefore, Fault::FailAfter, Fault::Yield(2), Fault::Conflict, Fault::None];
     let calls = AtomicUsize::new(0);
     let plan = move |_| faults[calls.fetch_add(1, Ordering::Relaxed) % faults.len()];
-    let model = MemoryStore::new();
+    let model = SqliteStore::in_memory().unwrap();
     let mut run = TestExecution::create_started(&model, 1).await;
     let store = FaultyStore::new(model, Box::new(plan));
     for _ in 0..40 {
@@ -323,10 +324,10 @@ async fn call_credential_methods(store: &dyn Store) -> Vec<Result<(), StoreError
             name: "n".into(),
             kind: "secret".into(),
             version: 1,
-            sealed: Json::Null,
+            sealed: Json::from("sealed"),
             kid: "k".into(),
             meta: None,
-            tags: Json::Null,
+            tags: Json::list([]),
             description: None,
             created_at: now,
             updated_at: now,
@@ -445,10 +446,12 @@ async fn every_method_injects_every_fault() {
             recorder.lock().unwrap().push(method);
             fault
         };
-        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(plan));
         let results = call_all_methods(&store).await;
         assert_eq!(results, vec![expected; StoreMethod::ALL.len()], "{fault:?}");
-        assert_eq!(*called.lock().unwrap(), StoreMethod::ALL, "{fault:?}");
+        let mut called = called.lock().unwrap().clone();
+        called.sort_unstable();
+        assert_eq!(called, StoreMethod::ALL, "{fault:?}");
         let exists =
             store.inner().find_execution(TestExecution::new(1).id).await.unwrap().is_some();
         assert_eq!(exists, fault != Fault::FailBefore, "{fault:?}");

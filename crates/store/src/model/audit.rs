@@ -85,31 +85,15 @@ pub struct SecretAuditFilter {
 }
 
 impl SecretAuditFilter {
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn start_time(&self) -> Timestamp {
         self.from.unwrap_or(Timestamp::MIN)
     }
 
     /// Returns the upper bound of the filter: the end of its time range or its cursor.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn upper_bound(&self) -> (Timestamp, i64) {
         let until = (self.to.unwrap_or(Timestamp::MAX), i64::MAX);
         let before = self.before.map(|(time, id)| (time, id.get()));
         before.map_or(until, |before| before.min(until))
-    }
-
-    pub(crate) fn matches_entry(&self, entry: &NewAuditEntry) -> bool {
-        let Some(secret) = &entry.secret else {
-            return false;
-        };
-        let cursor = (entry.occurred_at, entry.audit_id);
-        let credential = self.credential.as_ref();
-        let execution_id = self.execution_id;
-        credential.is_none_or(|name| secret.credential.as_ref() == Some(name))
-            && execution_id.is_none_or(|execution_id| secret.execution_id == Some(execution_id))
-            && self.from.is_none_or(|from| entry.occurred_at >= from)
-            && self.to.is_none_or(|to| entry.occurred_at <= to)
-            && self.before.is_none_or(|before| cursor < before)
     }
 }
 
@@ -169,11 +153,6 @@ fn chain_digest(previous: Digest, seq: i64, content: &NewAuditEntry) -> Digest {
 pub(crate) struct AuditChains(BTreeMap<TenantId, Option<(i64, Digest)>>);
 
 impl AuditChains {
-    /// True if the end of the tenant's chain is loaded.
-    pub(crate) fn has_tenant(&self, tenant_id: &TenantId) -> bool {
-        self.0.contains_key(tenant_id)
-    }
-
     /// Sets the end of a tenant's chain.
     pub(crate) fn set_last_entry(&mut self, tenant_id: TenantId, last: Option<&AuditEntry>) {
         self.0.insert(tenant_id, last.map(|it| (it.seq, it.chain)));

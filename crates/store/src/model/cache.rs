@@ -35,15 +35,3 @@ pub struct CachedStepResult {
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
-
-impl CachePut {
-    pub(crate) fn into_cached(self, created_at: Timestamp) -> CachedStepResult {
-        CachedStepResult {
-            result: self.result,
-            origin_execution_id: self.origin_execution_id,
-            origin_seq: self.origin_seq,
-            created_at,
-            expires_at: self.expires_at,
-        }
-    }
-}

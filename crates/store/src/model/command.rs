@@ -237,22 +237,6 @@ impl CommandPatch {
             error: None,
         }
     }
-
-    pub(crate) fn apply_to(self, command: &mut Command) {
-        if let Some(status) = self.status {
-            command.status = status;
-        }
-        if let Some(held) = self.held {
-            command.held = held;
-        }
-        if self.ends_lease {
-            command.lease = None;
-            command.not_before = self.not_before;
-        }
-        command.started_at = self.started_at.or(command.started_at);
-        command.completed_at = self.completed_at.or(command.completed_at);
-        command.error = self.error.or_else(|| command.error.take());
-    }
 }
 
 impl NewCommand {

@@ -58,16 +58,4 @@ impl CredentialFilter {
     pub const fn for_tenant(tenant_id: TenantId) -> Self {
         Self { tenant_id: Some(tenant_id), kind: None, text: None, excluded_kid: None, after: None }
     }
-
-    pub(crate) fn matches_credential(&self, credential: &Credential) -> bool {
-        let matches = |filter: &Option<Text>, predicate: &dyn Fn(&Text) -> bool| {
-            filter.as_ref().is_none_or(predicate)
-        };
-        let tenant_id = self.tenant_id.as_ref();
-        tenant_id.is_none_or(|tenant_id| *tenant_id == credential.tenant_id)
-            && matches(&self.kind, &|kind| *kind == credential.kind)
-            && matches(&self.text, &|text| credential.name.contains(text.as_str()))
-            && matches(&self.excluded_kid, &|kid| *kid != credential.kid)
-            && self.after.is_none_or(|after| credential.credential_id > after)
-    }
 }

@@ -39,10 +39,6 @@ impl DedupReservation {
     }
 
     /// Returns the first bytes of the key.
-    #[cfg_attr(
-        not(any(feature = "sqlite", feature = "postgres")),
-        expect(dead_code, reason = "only databases show it to operators")
-    )]
     pub(crate) fn readable_prefix(&self) -> Text {
         truncate_text(&self.key, KEY_PREFIX_BYTES)
     }
@@ -58,14 +54,6 @@ impl DedupReservation {
         } else {
             AppendError::DedupMismatch { execution_id }
         })
-    }
-
-    pub(crate) fn to_record(&self, execution_id: ExecutionId) -> DedupRecord {
-        DedupRecord {
-            execution_id,
-            payload_sha256: self.payload_sha256,
-            expires_at: self.expires_at,
-        }
     }
 }
 
@@ -118,15 +106,5 @@ impl IdempotencyRecord {
         } else {
             AppendError::IdempotencyMismatch
         })
-    }
-
-    pub(crate) fn to_answered(&self, execution_id: ExecutionId) -> AnsweredRequest {
-        AnsweredRequest {
-            body_sha256: self.body_sha256,
-            status: self.status,
-            answer: self.answer.clone(),
-            execution_id,
-            expires_at: self.expires_at,
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{PageLimit, Priority};
+use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{
     CatalogId, Digest, EventId, EventName, ExecutionId, ExecutionStatus, Json, OrganizationId,
     PlaybookPath, PoolName, Seq, TenantId, Text, Timestamp,
@@ -10,39 +11,14 @@ use noetl_types::{
 
 use super::head::LogHead;
 
-/// Source of an execution's events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExecutionOrigin {
-    Driven,
-    /// Driven by another system. Its events are projected into this log.
-    Projected,
-    /// Imported from an export.
-    Imported,
-}
-
-/// Parse error of an execution origin.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an origin of an execution")]
-pub struct UnknownOrigin(pub String);
-
-impl ExecutionOrigin {
-    /// Canonical name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Driven => "driven",
-            Self::Projected => "projected",
-            Self::Imported => "imported",
-        }
-    }
-
-    /// Parses the canonical name.
-    pub fn parse(text: &str) -> Result<Self, UnknownOrigin> {
-        match text {
-            "driven" => Ok(Self::Driven),
-            "projected" => Ok(Self::Projected),
-            "imported" => Ok(Self::Imported),
-            other => Err(UnknownOrigin(other.to_owned())),
-        }
+text_enum! {
+    /// Source of an execution's events.
+    pub enum ExecutionOrigin("an origin of an execution") {
+        Driven = "driven",
+        /// Driven by another system. Its events are projected into this log.
+        Projected = "projected",
+        /// Imported from an export.
+        Imported = "imported",
     }
 }
 

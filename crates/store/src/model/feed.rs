@@ -79,13 +79,11 @@ impl<T> FeedBatch<T> {
     }
 
     /// True if it is empty but more may follow, because all of its entries were skipped.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn is_all_skipped(&self) -> bool {
         self.events.is_empty() && self.is_full
     }
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl<T> FeedBatch<Result<T, UnreadableEvent>> {
     /// Returns the readable entries. The next read continues after all entries.
     pub(crate) fn into_readable(self) -> FeedBatch<T> {

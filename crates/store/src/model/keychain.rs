@@ -86,16 +86,6 @@ pub struct KeychainFilter {
     pub after: Option<KeychainId>,
 }
 
-impl KeychainFilter {
-    pub(crate) fn matches_keychain_entry(&self, entry: &KeychainEntry) -> bool {
-        let tenant_id = self.tenant_id.as_ref();
-        tenant_id.is_none_or(|tenant_id| *tenant_id == entry.tenant_id)
-            && self.catalog_id.is_none_or(|id| id == entry.catalog_id)
-            && self.excluded_kid.as_ref().is_none_or(|kid| *kid != entry.kid)
-            && self.after.is_none_or(|after| entry.keychain_id > after)
-    }
-}
-
 /// Number of secrets per key, across all tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyCounts {

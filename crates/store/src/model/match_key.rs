@@ -32,7 +32,6 @@ impl MatchKey {
     }
 
     /// Wraps a stored lookup form.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn from_stored(text: Text) -> Self {
         Self(text)
     }

@@ -1,5 +1,41 @@
 //! Requests and responses of a store: plain data, identical for every backend.
 
+/// Declares an enum whose values are stored as text.
+macro_rules! text_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident ($what:literal) {
+            $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// All values.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Returns the stored text.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+
+            /// Parses the stored text.
+            pub fn parse(text: &str) -> Result<Self, UnknownValueError> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    other => Err(UnknownValueError { what: $what, word: other.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
 mod append;
 mod audit;
 mod broadcast;
@@ -54,7 +90,7 @@ pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut}
 pub use dedup::{AnsweredRequest, DedupReservation, IdempotencyRecord};
 pub use execution::{
     Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionOrigin, ExecutionPage,
-    ExecutionView, ForkedFrom, StatusCounts, TenantCounts, UnknownOrigin,
+    ExecutionView, ForkedFrom, StatusCounts, TenantCounts,
 };
 pub use expiry::GcTarget;
 pub(crate) use feed::FeedEntry;
@@ -74,12 +110,11 @@ pub use message::{
 pub use outbox::{
     ClaimedBatch, ClaimedMessage, FailureOutcome, JSON_CODEC, MAX_CLAIM_BYTES,
     MAX_EXACT_PUBLISHED_COUNT, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxPayload,
-    OutboxRow, OutboxStats, OutboxStatus, UnknownOutboxStatus, outbox_retry_delay,
+    OutboxRow, OutboxStats, OutboxStatus, outbox_retry_delay,
 };
 pub use projected::{EventKey, KnownEvents, ProjectOutcome, ProjectionBatch, ProjectionScope};
 pub use quarantine::{QuarantineFilter, QuarantinedItem};
 pub use queue::{CommandFilter, CommandPage, CommandStatusFilter, MAX_POOLS, PoolCount};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use replay::{PackedReplayRow, TEXT_COLUMN_COUNT};
 pub use replay::{PackedReplayRows, ReplayPage};
 pub use request::{RequestKey, RequestOutcome, RequestReservation, ReserveOutcome};
@@ -91,7 +126,7 @@ pub use retention::{
     EnabledPublishers, LogPartition, MAX_CLOCK_DIFFERENCE, MAX_RETENTION_DAYS, OldPartition,
     PinReason, PurgePlan, PurgeReport, StoreStats, WindowTooLong, retention_cutoff,
 };
-pub use runtime::{RegisteredRuntime, RuntimeKind, RuntimeRegistration, UnknownRuntimeKind};
+pub use runtime::{RegisteredRuntime, RuntimeKind, RuntimeRegistration};
 pub use slot::{NewSlot, Slot, SlotChange, SlotHolder, SlotId, SlotSelector, SlotState};
 pub use stream::{
     CursorMove, FeedLag, MAX_FEED_LAG_EVENTS, StreamCursor, StreamLeaseOutcome, StreamLeaseRequest,
@@ -101,11 +136,10 @@ pub use timer::{DueTimer, TimerChange};
 pub use token::ApiToken;
 pub use var::{
     ExecutionVar, MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, SetVarsError,
-    UnknownVarKind, VarKind,
+    VarKind,
 };
 pub use wait::{
-    AwaitedName, NewWait, OpenWait, UnknownWaitKind, WaitChange, WaitFilter, WaitKind,
-    WaitPosition, WaitSelector,
+    AwaitedName, NewWait, OpenWait, WaitChange, WaitFilter, WaitKind, WaitPosition, WaitSelector,
 };
 pub use wakeup::{LogChange, MAX_WAKEUP_TARGETS, Wakeup, WakeupSet};
 
@@ -114,10 +148,8 @@ pub(crate) use broadcast::merge_oldest_first;
 pub(crate) use dedup::DedupRecord;
 pub(crate) use execution::LIVE_COUNT_READ_FACTOR;
 pub(crate) use log::redundant_snapshot;
-pub(crate) use request::InProgressRequest;
 pub(crate) use slot::{MAX_SLOT_GRANTS, grant_waiting_slots};
 pub(crate) use var::check_vars;
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use command::CommandPatch;
 pub use privilege_check::{FailedPrivilegeCheck, PrivilegeCheck};

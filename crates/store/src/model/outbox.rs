@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{MAX_OUTBOX_ERROR_CHARS, OutboxClaimLimit, PageLimit};
+use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp, json};
 
 use super::message::EventBody;
@@ -13,45 +14,18 @@ pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
 /// Codec of the rows that the store writes.
 pub const JSON_CODEC: &str = "json";
 
-/// Publishing status of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OutboxStatus {
-    /// Not attempted yet.
-    Pending,
-    /// Claimed by a publisher until its lease ends.
-    InFlight,
-    Published,
-    /// Failed, and will be retried.
-    Failed,
-    /// Failed too often, and awaits an operator's decision.
-    Dead,
-}
-
-/// Parse error of an outbox status.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a status of an outbox row")]
-pub struct UnknownOutboxStatus(pub String);
-
-impl OutboxStatus {
-    pub const ALL: &'static [Self] =
-        &[Self::Pending, Self::InFlight, Self::Published, Self::Failed, Self::Dead];
-
-    /// Canonical name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::InFlight => "IN_FLIGHT",
-            Self::Published => "PUBLISHED",
-            Self::Failed => "FAILED",
-            Self::Dead => "DEAD",
-        }
-    }
-
-    /// Parses the canonical name.
-    pub fn parse(text: &str) -> Result<Self, UnknownOutboxStatus> {
-        let all = Self::ALL.iter().copied();
-        let mut found = all.filter(|status| status.as_str() == text);
-        found.next().ok_or_else(|| UnknownOutboxStatus(text.to_owned()))
+text_enum! {
+    /// Publishing status of a row.
+    pub enum OutboxStatus("a status of an outbox row") {
+        /// Not attempted yet.
+        Pending = "PENDING",
+        /// Claimed by a publisher until its lease ends.
+        InFlight = "IN_FLIGHT",
+        Published = "PUBLISHED",
+        /// Failed, and will be retried.
+        Failed = "FAILED",
+        /// Failed too often, and awaits an operator's decision.
+        Dead = "DEAD",
     }
 }
 
@@ -204,13 +178,6 @@ pub struct OutboxRow {
     pub discarded_at: Option<Timestamp>,
     pub last_error: Option<Text>,
     pub created_at: Timestamp,
-}
-
-impl OutboxRow {
-    /// True if the row is neither published nor discarded.
-    pub fn is_unpublished(&self) -> bool {
-        self.status != OutboxStatus::Published && self.discarded_at.is_none()
-    }
 }
 
 /// Filter and page of a list of rows.

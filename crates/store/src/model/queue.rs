@@ -42,27 +42,6 @@ pub struct CommandPage {
     pub next: Option<CommandId>,
 }
 
-impl CommandStatusFilter {
-    /// True if the filter includes a status.
-    pub fn matches_status(self, status: CommandStatus) -> bool {
-        match self {
-            Self::All => true,
-            Self::Open => !status.is_terminal(),
-            Self::Only(only) => status == only,
-        }
-    }
-
-    /// Returns the included status names, or `None` for all of them.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn status_names(self) -> Option<Vec<&'static str>> {
-        if self == Self::All {
-            return None;
-        }
-        let included = CommandStatus::ALL.iter().filter(|status| self.matches_status(**status));
-        Some(included.map(|status| status.as_str()).collect())
-    }
-}
-
 impl CommandFilter {
     /// Selects the open commands of an execution.
     pub fn open_in_execution(tenant_id: TenantId, execution_id: ExecutionId) -> Self {

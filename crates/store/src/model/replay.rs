@@ -68,7 +68,6 @@ pub(crate) struct PackedReplayRow {
 }
 
 impl PackedReplayRows {
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn new(execution_id: ExecutionId) -> Self {
         Self { execution_id, text: String::new(), rows: Vec::new() }
     }
@@ -79,7 +78,6 @@ impl PackedReplayRows {
     }
 
     /// Appends a text of the row that is being read.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn push_text(&mut self, text: &str) {
         self.text.push_str(text);
     }

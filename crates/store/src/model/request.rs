@@ -62,12 +62,3 @@ pub enum RequestOutcome {
     /// The outcome is unknown. The same request may be retried under the same id.
     Unknown { now: Timestamp },
 }
-
-/// A stored reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InProgressRequest {
-    pub(crate) body_sha256: Digest,
-    pub(crate) work_id: EventId,
-    pub(crate) until: Timestamp,
-    pub(crate) expires_at: Timestamp,
-}

@@ -62,11 +62,6 @@ impl LogPartition {
             table_oid: None,
         }
     }
-
-    /// True if the id range includes the execution.
-    pub fn contains_execution(&self, execution_id: ExecutionId) -> bool {
-        (self.first_id..self.end_id).contains(&execution_id.get())
-    }
 }
 
 /// Reason why a partition cannot be dropped.

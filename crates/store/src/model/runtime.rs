@@ -1,41 +1,17 @@
 //! Registered processes: worker pools and servers.
 
+use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{Json, RuntimeId, Text, Timestamp};
 
-/// Kind of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RuntimeKind {
-    /// Executes commands.
-    WorkerPool,
-    /// Serves the API and drives executions.
-    ServerApi,
-    /// Forwards messages.
-    Broker,
-}
-
-/// Parse error of a runtime kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a kind of runtime")]
-pub struct UnknownRuntimeKind(pub String);
-
-impl RuntimeKind {
-    /// Canonical name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::WorkerPool => "worker_pool",
-            Self::ServerApi => "server_api",
-            Self::Broker => "broker",
-        }
-    }
-
-    /// Parses the canonical name.
-    pub fn parse(text: &str) -> Result<Self, UnknownRuntimeKind> {
-        match text {
-            "worker_pool" => Ok(Self::WorkerPool),
-            "server_api" => Ok(Self::ServerApi),
-            "broker" => Ok(Self::Broker),
-            other => Err(UnknownRuntimeKind(other.to_owned())),
-        }
+text_enum! {
+    /// Kind of a process.
+    pub enum RuntimeKind("a kind of runtime") {
+        /// Executes commands.
+        WorkerPool = "worker_pool",
+        /// Serves the API and drives executions.
+        ServerApi = "server_api",
+        /// Forwards messages.
+        Broker = "broker",
     }
 }
 
@@ -69,15 +45,15 @@ pub struct RegisteredRuntime {
 }
 
 impl RuntimeRegistration {
-    pub(crate) fn into_runtime(self, existing: Option<&RegisteredRuntime>) -> RegisteredRuntime {
+    pub(crate) fn into_runtime(self) -> RegisteredRuntime {
         RegisteredRuntime {
-            runtime_id: existing.map_or(self.runtime_id, |existing| existing.runtime_id),
-            created_at: existing.map_or(self.now, |existing| existing.created_at),
+            runtime_id: self.runtime_id,
             kind: self.kind,
             name: self.name,
             uri: self.uri,
             detail: self.detail,
             heartbeat: self.now,
+            created_at: self.now,
         }
     }
 }

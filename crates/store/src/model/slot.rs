@@ -1,7 +1,5 @@
 //! Concurrency slots, which limit parallelism per key across executions.
 
-use std::cmp::Reverse;
-
 use noetl_types::limits::Priority;
 use noetl_types::{ExecutionId, StepName, TenantId, Timestamp};
 
@@ -123,19 +121,6 @@ impl NewSlot {
 }
 
 impl Slot {
-    /// Returns the sort key of a waiting slot.
-    pub(crate) fn queue_order(&self) -> (Reverse<Priority>, Timestamp, &SlotId) {
-        (Reverse(self.priority), self.arrived_at, &self.id)
-    }
-
-    /// Returns the grant time of a held slot.
-    pub(crate) fn held_since(&self) -> Option<Timestamp> {
-        match self.state {
-            SlotState::Held { since, .. } => Some(since),
-            SlotState::Waiting => None,
-        }
-    }
-
     fn into_held(mut self, since: Timestamp) -> Self {
         self.state = SlotState::Held { since, is_confirmed: false };
         self

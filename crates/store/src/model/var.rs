@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{Json, Text, Timestamp, json};
 
 use crate::error::StoreError;
@@ -18,43 +19,16 @@ pub const MAX_VARS: usize = 1_000;
 /// Maximum total size of the values per call.
 pub const MAX_VARS_BYTES: usize = 16 * 1024 * 1024;
 
-/// Kind of a variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VarKind {
-    /// Set by a user or a worker.
-    UserDefined,
-    StepResult,
-    /// Derived from other variables.
-    Computed,
-    /// State of an iterator.
-    IteratorState,
-}
-
-/// Parse error of a variable kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a kind of variable")]
-pub struct UnknownVarKind(pub String);
-
-impl VarKind {
-    /// Canonical name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UserDefined => "user_defined",
-            Self::StepResult => "step_result",
-            Self::Computed => "computed",
-            Self::IteratorState => "iterator_state",
-        }
-    }
-
-    /// Parses the canonical name.
-    pub fn parse(text: &str) -> Result<Self, UnknownVarKind> {
-        match text {
-            "user_defined" => Ok(Self::UserDefined),
-            "step_result" => Ok(Self::StepResult),
-            "computed" => Ok(Self::Computed),
-            "iterator_state" => Ok(Self::IteratorState),
-            other => Err(UnknownVarKind(other.to_owned())),
-        }
+text_enum! {
+    /// Kind of a variable.
+    pub enum VarKind("a kind of variable") {
+        /// Set by a user or a worker.
+        UserDefined = "user_defined",
+        StepResult = "step_result",
+        /// Derived from other variables.
+        Computed = "computed",
+        /// State of an iterator.
+        IteratorState = "iterator_state",
     }
 }
 

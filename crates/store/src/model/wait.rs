@@ -1,40 +1,18 @@
 //! Waits of executions for signals and approvals.
 
 use noetl_types::limits::PageLimit;
+use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{CommandId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
 use super::match_key::MatchKey;
 
-/// Kind of a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitKind {
-    /// A signal, sent to the execution or broadcast.
-    Signal,
-    /// The decision of a user.
-    Approval,
-}
-
-/// Parse error of a wait kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a kind of wait")]
-pub struct UnknownWaitKind(pub String);
-
-impl WaitKind {
-    /// Canonical name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Signal => "signal",
-            Self::Approval => "approval",
-        }
-    }
-
-    /// Parses the canonical name.
-    pub fn parse(text: &str) -> Result<Self, UnknownWaitKind> {
-        match text {
-            "signal" => Ok(Self::Signal),
-            "approval" => Ok(Self::Approval),
-            other => Err(UnknownWaitKind(other.to_owned())),
-        }
+text_enum! {
+    /// Kind of a wait.
+    pub enum WaitKind("a kind of wait") {
+        /// A signal, sent to the execution or broadcast.
+        Signal = "signal",
+        /// The decision of a user.
+        Approval = "approval",
     }
 }
 
@@ -50,11 +28,6 @@ impl AwaitedName {
     /// Creates it from a name and an optional key of any length.
     pub fn new(name: &Text, key: Option<&Text>) -> Self {
         Self { name: MatchKey::from_text(name), key: key.map(MatchKey::from_text) }
-    }
-
-    /// True if a signal with this name and key is awaited.
-    pub fn matches_signal(&self, name: &MatchKey, key: Option<&MatchKey>) -> bool {
-        self.name == *name && self.key.as_ref().is_none_or(|wanted| Some(wanted) == key)
     }
 }
 
@@ -142,16 +115,6 @@ pub struct WaitFilter {
     /// Last position of the previous page.
     pub after: Option<WaitPosition>,
     pub limit: PageLimit,
-}
-
-impl WaitSelector {
-    pub(crate) fn matches_wait(&self, wait: &OpenWait) -> bool {
-        match self {
-            Self::Matching { name, key } => wait.awaited.matches_signal(name, key.as_ref()),
-            Self::Approvals => wait.kind == WaitKind::Approval && wait.position.number == 0,
-            Self::InExecution(execution_id) => wait.position.execution_id == *execution_id,
-        }
-    }
 }
 
 impl NewWait {

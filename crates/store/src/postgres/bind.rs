@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
+use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::error::StoreError;
-use crate::row::{Cell, CellRef, CorruptRow, Row, RowCells};
+use crate::row::{Cell, CellRef, FromRow, Row, RowCells};
 
 /// Microseconds from the Unix epoch to the PostgreSQL epoch, 2000-01-01.
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
@@ -105,12 +106,32 @@ pub(super) fn row_cells(row: &tokio_postgres::Row, first: usize, count: usize) -
     RowCells::new(row, first..first + count)
 }
 
-/// Decodes all rows with `read`.
-pub(super) fn decode_rows<T>(
+/// Decodes all rows.
+pub(super) fn decode_rows<T: FromRow>(rows: &[tokio_postgres::Row]) -> Result<Vec<T>, StoreError> {
+    rows.iter().map(|row| Ok(T::from_row(row_cells(row, 0, row.len()))?)).collect()
+}
+
+/// Decodes the first row, if there is one.
+pub(super) fn decode_first<T: FromRow>(
     rows: &[tokio_postgres::Row],
-    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
-) -> Result<Vec<T>, StoreError> {
-    rows.iter().map(|row| Ok(read(row_cells(row, 0, row.len()))?)).collect()
+) -> Result<Option<T>, StoreError> {
+    Ok(decode_rows(rows.get(..1).unwrap_or_default())?.into_iter().next())
+}
+
+/// A parameter of a statement.
+pub(super) type Param<'p> = &'p (dyn ToSql + Sync);
+
+pub(super) fn to_params(cells: &[Cell]) -> Vec<Param<'_>> {
+    cells.iter().map(|cell| cell as Param<'_>).collect()
+}
+
+/// Runs a statement that is not cached.
+pub(super) async fn query_rows(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+    transaction.query(sql, params).await.map_err(to_store_error)
 }
 
 /// Converts an error. Conditions that may pass by the next attempt become retryable errors. An

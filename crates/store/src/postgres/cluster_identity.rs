@@ -7,7 +7,7 @@
 
 use tokio_postgres::Transaction;
 
-use super::query::query_rows;
+use super::bind::query_rows;
 use crate::error::StoreError;
 
 /// Key of the stored system identifier, and the statements to check access to it and to read it.

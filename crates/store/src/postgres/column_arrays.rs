@@ -6,7 +6,7 @@ use crate::row::{Cell, ColumnKind};
 
 /// Columns of a block of rows.
 #[derive(Debug, Clone)]
-pub(super) struct BlockShape {
+pub(crate) struct BlockShape {
     columns: Vec<BlockColumn>,
 }
 
@@ -17,14 +17,14 @@ struct BlockColumn {
 }
 
 impl BlockShape {
-    pub(super) fn new(groups: &[&[(&'static str, ColumnKind)]]) -> Self {
+    pub(crate) fn new(groups: &[&[(&'static str, ColumnKind)]]) -> Self {
         let columns = groups.iter().copied().flatten();
         Self { columns: columns.map(|(name, kind)| BlockColumn { name, kind: *kind }).collect() }
     }
 
     /// Returns the block as a subquery. Its parameters start after number `used`, which is
     /// advanced.
-    pub(super) fn unnest_sql(&self, used: &mut usize) -> String {
+    pub(crate) fn unnest_sql(&self, used: &mut usize) -> String {
         let mut outputs = Vec::new();
         let mut names = Vec::new();
         let mut arrays = Vec::new();

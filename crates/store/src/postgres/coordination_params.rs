@@ -9,7 +9,7 @@ use super::composite_rows::CompositeRows;
 use crate::error::StoreError;
 use crate::model::{AnsweredRequest, AppendError};
 use crate::row::{
-    self, AppendRows, Cell, CellRef, CoordinationRow, FOLLOW_UP, RowCells, SLOT, Table,
+    AppendRows, Cell, CellRef, CoordinationRow, FOLLOW_UP, FromRow as _, RowCells, SLOT, Table,
     ToCell as _, WAIT,
 };
 
@@ -141,5 +141,5 @@ fn decode_replayed_answer(
     ]);
     let cells: Vec<_> = cells.collect();
     let cells = RowCells::new(&cells, 0..cells.len());
-    Ok(row::decode_answered_request(cells).map_err(StoreError::from))
+    Ok(AnsweredRequest::from_row(cells).map_err(StoreError::from))
 }

@@ -10,46 +10,16 @@ use tokio_postgres::{Client, GenericClient, Row, Transaction};
 
 use super::PostgresOptions;
 use super::append_function::{APPEND, APPEND_WITH_COORDINATION};
-use super::bind::{sql_state, to_store_error};
+use super::bind::{Param, sql_state, to_store_error};
+use super::feed::FeedBase;
 use super::pool::ConnectionPool;
-use super::query::Param;
-use super::stream::FeedBase;
 use super::table_owner::{self, ConnectedRole, TableOwner};
-use super::{partition, privileges, rebase, stream};
+use super::{feed, partition, privileges, rebase};
 use crate::error::{ErrorCause, StoreError};
 use crate::migration::{
-    AppliedMigrations, Migration, OLDEST_COMPATIBLE_VERSION, SchemaStatus, pending_migrations,
+    AppliedMigrations, Migration, OLDEST_COMPATIBLE_VERSION, POSTGRES_MIGRATIONS, SchemaStatus,
+    pending_migrations,
 };
-
-pub(crate) static MIGRATIONS: [Migration; 11] = [
-    Migration { version: 1, name: "tables", sql: include_str!("migrations/0001_tables.sql") },
-    Migration { version: 2, name: "results", sql: include_str!("migrations/0002_results.sql") },
-    Migration { version: 3, name: "commons", sql: include_str!("migrations/0003_commons.sql") },
-    Migration { version: 4, name: "outlets", sql: include_str!("migrations/0004_outlets.sql") },
-    Migration { version: 5, name: "vault", sql: include_str!("migrations/0005_vault.sql") },
-    Migration {
-        version: 6,
-        name: "credentials",
-        sql: include_str!("migrations/0006_credentials.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "outbox_bytes",
-        sql: include_str!("migrations/0007_outbox_bytes.sql"),
-    },
-    Migration { version: 8, name: "keychain", sql: include_str!("migrations/0008_keychain.sql") },
-    Migration {
-        version: 9,
-        name: "secret_acts",
-        sql: include_str!("migrations/0009_secret_acts.sql"),
-    },
-    Migration {
-        version: 10,
-        name: "outbox_unpublished",
-        sql: include_str!("migrations/0010_outbox_unpublished.sql"),
-    },
-    Migration { version: 11, name: "purge", sql: include_str!("migrations/0011_purge.sql") },
-];
 
 /// Oldest supported PostgreSQL version (`server_version_num`). The statements use its features.
 const MIN_SERVER_VERSION: i32 = 150_000;
@@ -126,7 +96,7 @@ pub(super) async fn check_read_only(pool: &ConnectionPool) -> Result<FeedBase, S
         return Err(StoreError::fatal(OpenError::OutdatedSchema { version, newest }));
     }
     let mut pooled = pool.acquire().await?;
-    let base = stream::read_feed_base(pooled.client()?).await?;
+    let base = feed::read_feed_base(pooled.client()?).await?;
     pooled.mark_idle();
     Ok(base)
 }
@@ -143,7 +113,7 @@ pub(super) async fn read_schema_status(pool: &ConnectionPool) -> Result<SchemaSt
         AppliedMigrations::default()
     };
     pooled.mark_idle();
-    SchemaStatus::from_applied(&MIGRATIONS, &applied).map_err(StoreError::fatal)
+    SchemaStatus::from_applied(POSTGRES_MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
 
 async fn check_server_settings(
@@ -238,7 +208,7 @@ async fn run_migration_step(
         .map_err(to_store_error)?;
     create_schema(&transaction, schema).await?;
     let applied = read_applied_migrations(&transaction).await?;
-    let pending = pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+    let pending = pending_migrations(POSTGRES_MIGRATIONS, &applied).map_err(StoreError::fatal)?;
     let is_new = applied.migrations.is_empty();
     let count = if is_new { pending.len() } else { 1 };
     let (next, later) = pending.split_at(count.min(pending.len()));

@@ -17,12 +17,14 @@ use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, IsolationLevel, NoTls, Notification, Row, Statement,
+    AsyncMessage, Client, Config, Connection, GenericClient, IsolationLevel, NoTls, Notification,
+    Row, Statement,
 };
 
 use super::PostgresOptions;
 use super::bind::to_store_error;
 use crate::error::{StoreError, StoreSaturated};
+use crate::sql::PlanMode;
 
 /// Pool of connections with the same session settings.
 #[derive(Debug)]
@@ -42,38 +44,26 @@ pub(super) struct ConnectionPool {
     max_prepared: usize,
 }
 
-/// Plan cache mode of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PlanMode {
-    /// One generic plan per statement, for statements whose plan does not depend on the parameters.
-    /// Planning them takes longer than running them.
-    Generic,
-    /// The server decides. Lists with filters have many plans.
-    Auto,
+/// Returns the session settings of a plan mode. A generic plan may be made while tables are empty,
+/// and must be right when they are full: it must read a few rows by key and never scan a table.
+fn session_settings(plan_mode: PlanMode) -> &'static str {
+    match plan_mode {
+        PlanMode::Generic => {
+            "SET plan_cache_mode = force_generic_plan;
+             SET enable_hashjoin = off;
+             SET enable_mergejoin = off"
+        }
+        PlanMode::Auto => "SET plan_cache_mode = auto",
+    }
 }
 
-impl PlanMode {
-    /// Returns the session settings. A generic plan may be made while tables are empty, and must be
-    /// right when they are full: it must read a few rows by key and never scan a table.
-    fn session_settings(self) -> &'static str {
-        match self {
-            Self::Generic => {
-                "SET plan_cache_mode = force_generic_plan;
-                 SET enable_hashjoin = off;
-                 SET enable_mergejoin = off"
-            }
-            Self::Auto => "SET plan_cache_mode = auto",
-        }
-    }
-
-    /// Returns the number of connections for this mode. Most connections are for the short
-    /// statements that all other work depends on.
-    fn connection_share(self, connections: usize) -> usize {
-        let for_lists = (connections / 4).max(1);
-        match self {
-            Self::Generic => connections.saturating_sub(for_lists).max(1),
-            Self::Auto => for_lists,
-        }
+/// Returns the number of connections for a plan mode. Most connections are for the short statements
+/// that all other work depends on.
+fn connection_share(plan_mode: PlanMode, connections: usize) -> usize {
+    let for_lists = (connections / 4).max(1);
+    match plan_mode {
+        PlanMode::Generic => connections.saturating_sub(for_lists).max(1),
+        PlanMode::Auto => for_lists,
     }
 }
 
@@ -82,9 +72,7 @@ impl PlanMode {
 #[derive(Debug)]
 struct PooledSession {
     client: Client,
-    prepared: BTreeMap<&'static str, Statement>,
-    /// Maximum number of cached statements.
-    max_prepared: usize,
+    prepared: PreparedStatements,
     /// True if a statement may still be running whose result was not read.
     is_busy: bool,
 }
@@ -92,16 +80,43 @@ struct PooledSession {
 /// SQL constant with its parameters.
 pub(super) type StatementWithParams<'q> = (&'static str, &'q [&'q (dyn ToSql + Sync)]);
 
-impl PooledSession {
-    async fn prepare_cached(&mut self, sql: &'static str) -> Result<Statement, StoreError> {
-        if let Some(statement) = self.prepared.get(sql) {
+/// Prepared statements of a connection.
+#[derive(Debug)]
+struct PreparedStatements {
+    cached: BTreeMap<&'static str, Statement>,
+    /// Maximum number of cached statements.
+    max_cached: usize,
+}
+
+impl PreparedStatements {
+    async fn prepare_cached(
+        &mut self,
+        client: &impl GenericClient,
+        sql: &'static str,
+    ) -> Result<Statement, StoreError> {
+        if let Some(statement) = self.cached.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await.map_err(to_connect_error)?;
-        if self.prepared.len() < self.max_prepared {
-            self.prepared.insert(sql, statement.clone());
+        let statement = client.prepare(sql).await.map_err(to_connect_error)?;
+        if self.cached.len() < self.max_cached {
+            self.cached.insert(sql, statement.clone());
         }
         Ok(statement)
+    }
+}
+
+impl PooledSession {
+    async fn prepare_cached(&mut self, sql: &'static str) -> Result<Statement, StoreError> {
+        self.prepared.prepare_cached(&self.client, sql).await
+    }
+
+    async fn execute(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, StoreError> {
+        let statement = self.prepare_cached(sql).await?;
+        self.client.execute(&statement, params).await.map_err(to_store_error)
     }
 
     async fn query_rows(
@@ -189,14 +204,14 @@ impl ConnectionPool {
             options.time_zone,
             options.synchronous_commit,
             if options.is_read_only { "SET default_transaction_read_only = on;" } else { "" },
-            plan_mode.session_settings()
+            session_settings(plan_mode)
         );
         let (config, tls) = connection_config(options)?;
         Ok(Self {
             config,
             tls,
             session_setup,
-            permits: Semaphore::new(plan_mode.connection_share(options.max_connections)),
+            permits: Semaphore::new(connection_share(plan_mode, options.max_connections)),
             acquire_timeout: options.acquire_timeout,
             idle: Mutex::new(Vec::new()),
             keeps_idle: true,
@@ -251,8 +266,10 @@ impl ConnectionPool {
             Some(session) => session,
             None => PooledSession {
                 client: self.open_connection().await?,
-                prepared: BTreeMap::new(),
-                max_prepared: self.max_prepared,
+                prepared: PreparedStatements {
+                    cached: BTreeMap::new(),
+                    max_cached: self.max_prepared,
+                },
                 is_busy: false,
             },
         };
@@ -272,7 +289,7 @@ impl ConnectionPool {
     #[cfg(test)]
     pub(super) fn idle_statement_counts(&self) -> Vec<usize> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.iter().map(|session| session.prepared.len()).collect()
+        idle.iter().map(|session| session.prepared.cached.len()).collect()
     }
 
     fn pop_idle(&self) -> Option<PooledSession> {
@@ -418,6 +435,17 @@ impl PooledConnection<'_> {
         rows
     }
 
+    /// Runs a statement and returns the number of changed rows.
+    pub(super) async fn execute(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, StoreError> {
+        let changed = self.busy_session()?.execute(sql, params).await;
+        self.mark_idle();
+        changed
+    }
+
     /// Runs a statement and passes its rows to `visit` as they arrive, until it returns false.
     pub(super) async fn query_each(
         &mut self,
@@ -443,23 +471,23 @@ impl PooledConnection<'_> {
 
     /// Starts a transaction.
     pub(super) async fn begin_transaction(&mut self) -> Result<PooledTransaction<'_>, StoreError> {
-        let PooledSession { client, is_busy, .. } = self.busy_session()?;
+        let PooledSession { client, prepared, is_busy } = self.busy_session()?;
         let inner = client.transaction().await.map_err(to_connect_error)?;
-        Ok(PooledTransaction { inner, is_busy })
+        Ok(PooledTransaction { inner, prepared, is_busy })
     }
 
     /// Starts a read-only transaction whose statements all see one snapshot.
     pub(super) async fn begin_read_snapshot(
         &mut self,
     ) -> Result<PooledTransaction<'_>, StoreError> {
-        let PooledSession { client, is_busy, .. } = self.busy_session()?;
+        let PooledSession { client, prepared, is_busy } = self.busy_session()?;
         let started = client
             .build_transaction()
             .isolation_level(IsolationLevel::RepeatableRead)
             .read_only(true)
             .start();
         let inner = started.await.map_err(to_connect_error)?;
-        Ok(PooledTransaction { inner, is_busy })
+        Ok(PooledTransaction { inner, prepared, is_busy })
     }
 
     /// Returns the client of the connection. The connection returns to the pool only if
@@ -496,10 +524,23 @@ impl Drop for PooledConnection<'_> {
 /// is dropped without either, its connection is closed.
 pub(super) struct PooledTransaction<'p> {
     inner: tokio_postgres::Transaction<'p>,
+    prepared: &'p mut PreparedStatements,
     is_busy: &'p mut bool,
 }
 
-impl PooledTransaction<'_> {
+impl<'p> PooledTransaction<'p> {
+    pub(super) fn inner(&self) -> &tokio_postgres::Transaction<'p> {
+        &self.inner
+    }
+
+    /// Prepares a statement once per connection.
+    pub(super) async fn prepare_cached(
+        &mut self,
+        sql: &'static str,
+    ) -> Result<Statement, StoreError> {
+        self.prepared.prepare_cached(&self.inner, sql).await
+    }
+
     pub(super) async fn commit(self) -> Result<(), tokio_postgres::Error> {
         let result = self.inner.commit().await;
         *self.is_busy = false;

@@ -1,42 +1,24 @@
-//! Command queue: granting, extending, and releasing leases.
+//! [`CommandQueue`] in PostgreSQL.
 
 use std::sync::LazyLock;
 
-use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, ExecutionId, PoolName, TenantId, Text, Timestamp, WorkerId};
-use tokio_postgres::types::ToSql;
+use async_trait::async_trait;
+use noetl_types::{CommandId, StoredEvent, TenantId, Text, Timestamp, WorkerId};
 
+use super::PostgresStore;
 use super::append::encode_fence;
 use super::append_function::FENCE_COLUMNS;
-use super::bind::{decode_rows, row_cells, to_store_error};
+use super::bind::{Param, decode_first, decode_rows, row_cells};
 use super::column_arrays::{BlockShape, ColumnBlock};
-use super::pool::ConnectionPool;
-use super::query;
+use crate::commands::{COMMAND_BY_ID, CommandQueue};
 use crate::error::StoreError;
 use crate::lease_order;
+use crate::log::EventLog as _;
 use crate::model::{
-    Command, CommandFilter, CommandPage, Fence, LeaseExtension, LeaseOutcome, LeaseRelease,
-    LeaseRequest, LeaseTerms, LeasedCommand, MAX_POOLS, PoolCount,
+    Command, Fence, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
+    LeasedCommand,
 };
-use crate::row::{self, COMMAND, ColumnKind, EVENT, STORED_EVENT, ToCell as _};
-
-static SELECT_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.column_list();
-    format!("SELECT {columns} FROM command WHERE command_id = $1")
-});
-
-static SELECT_EXPIRED: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.column_list();
-    format!(
-        "SELECT {columns} FROM command WHERE lease_until <= $1::timestamptz
-         ORDER BY lease_until, command_id LIMIT $2::bigint"
-    )
-});
-
-static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.prefixed_column_list("command.");
-    format!("SELECT {columns} {}", include_str!("sql/list_commands.sql"))
-});
+use crate::row::{COMMAND, ColumnKind, EVENT, FromRow, STORED_EVENT, ToCell as _};
 
 static LEASE_COMMANDS: LazyLock<String> = LazyLock::new(|| {
     include_str!("sql/lease.sql")
@@ -75,187 +57,135 @@ fn with_fence_params(sql: &str, shape: &BlockShape) -> (String, usize) {
     (sql, used)
 }
 
-pub(super) async fn find_command(
-    pool: &ConnectionPool,
-    command_id: CommandId,
-) -> Result<Option<Command>, StoreError> {
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(&SELECT_COMMAND, &[&command_id.get()]).await?;
-    let commands = decode_rows(&rows, row::decode_command)?;
-    Ok(commands.into_iter().next())
-}
-
-pub(super) async fn list_expired_leases(
-    pool: &ConnectionPool,
-    now: Timestamp,
-    limit: PageLimit,
-) -> Result<Vec<Command>, StoreError> {
-    let mut client = pool.acquire().await?;
-    let limit = i64::from(limit.get());
-    let rows = client.query_rows(&SELECT_EXPIRED, &[&now.to_cell(), &limit]).await?;
-    decode_rows(&rows, row::decode_command)
-}
-
-pub(super) async fn list_commands(
-    pool: &ConnectionPool,
-    filter: &CommandFilter,
-) -> Result<CommandPage, StoreError> {
-    let mut client = pool.acquire().await?;
-    let params: [&(dyn ToSql + Sync); 7] = [
-        &filter.tenant_id.as_str(),
-        &filter.status.status_names(),
-        &filter.execution_id.map(ExecutionId::get),
-        &filter.pool.as_ref().map(PoolName::as_str),
-        &filter.worker.as_ref().map(WorkerId::as_str),
-        &filter.after.map(CommandId::get),
-        &i64::from(filter.limit.get()),
-    ];
-    let rows = client.query_rows(&LIST_COMMANDS, &params).await?;
-    Ok(CommandPage::from_rows(decode_rows(&rows, row::decode_command)?, filter.limit))
-}
-
-pub(super) async fn expire_worker_leases(
-    pool: &ConnectionPool,
-    tenant_id: &TenantId,
-    worker: &WorkerId,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
-    let sql = include_str!("sql/release_worker.sql");
-    let mut client = pool.acquire().await?;
-    let rows =
-        client.query_rows(sql, &[&worker.as_str(), &now.to_cell(), &tenant_id.as_str()]).await?;
-    u64::try_from(rows.len()).map_err(StoreError::fatal)
-}
-
-pub(super) async fn pool_counts(pool: &ConnectionPool) -> Result<Vec<PoolCount>, StoreError> {
-    let sql = include_str!("sql/pool_counts.sql");
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(sql, &[&i64::from(MAX_POOLS)]).await?;
-    decode_rows(&rows, row::decode_pool_count)
-}
-
-pub(super) async fn lease_commands(
-    pool: &ConnectionPool,
-    request: &LeaseRequest,
-) -> Result<Vec<LeasedCommand>, StoreError> {
-    let terms = &request.terms;
-    let kinds: Option<Vec<&str>> =
-        request.kinds.as_ref().map(|kinds| kinds.iter().map(Text::as_str).collect());
-    let mut client = pool.acquire().await?;
-    let params: [&(dyn ToSql + Sync); 8] = [
-        &request.pool.as_str(),
-        &terms.now.to_cell(),
-        &kinds,
-        &i64::from(lease_order::lookahead_rows(request.max_commands)),
-        &i64::from(request.max_commands.get()),
-        &terms.worker.as_str(),
-        &terms.token.to_cell(),
-        &terms.lease_until.to_cell(),
-    ];
-    let rows = client.query_rows(&LEASE_COMMANDS, &params).await?;
-    let count = COMMAND.columns.len();
-    rows.iter()
-        .map(|row| {
-            let event =
-                row::decode_stored_event(row_cells(row, count, STORED_EVENT.columns.len()))?;
-            Ok(LeasedCommand {
-                command: row::decode_command(row_cells(row, 0, count))?,
-                issued: event.record,
-            })
-        })
-        .collect()
-}
-
-pub(super) async fn try_lease_command(
-    pool: &ConnectionPool,
-    command_id: CommandId,
-    terms: &LeaseTerms,
-) -> Result<Option<LeaseOutcome>, StoreError> {
-    let params: [&(dyn ToSql + Sync); 5] = [
-        &command_id.get(),
-        &terms.now.to_cell(),
-        &terms.worker.as_str(),
-        &terms.token.to_cell(),
-        &terms.lease_until.to_cell(),
-    ];
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(&TRY_LEASE_COMMAND, &params).await?;
-    drop(client);
-    let granted = decode_rows(&rows, row::decode_command)?.into_iter().next();
-    let is_granted = granted.is_some();
-    let found = match granted {
-        Some(granted) => Some(granted),
-        None => find_command(pool, command_id).await?,
-    };
-    let Some(command) = found else {
-        return Ok(None);
-    };
-    let issued = query::find_event(pool, command.execution_id, command_id.into()).await?;
-    Ok(issued.map(|issued| LeaseOutcome {
-        leased: LeasedCommand { command, issued: issued.record },
-        is_granted,
-    }))
-}
-
-pub(super) async fn extend_leases(
-    pool: &ConnectionPool,
-    leases: &[Fence],
-    until: Timestamp,
-) -> Result<Vec<LeaseExtension>, StoreError> {
-    let mut block = FENCE_BLOCK.empty_block();
-    for (index, fence) in (0_i64..).zip(leases) {
-        block.push(&encode_fence(index, fence));
-    }
-    let commands = command_ids(leases.iter());
-    let until = until.to_cell();
-    let params = block_params(&block, [&commands, &until]);
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(&EXTEND_LEASES, &params).await?;
-    let mut extensions = vec![LeaseExtension::Lost; leases.len()];
-    for row in &rows {
-        if let Some(extension) = extensions.get_mut(request_index(row)?) {
-            let cell = row.try_get(1).map_err(to_store_error)?;
-            *extension = LeaseExtension::Until(row::decode_timestamp(cell)?);
-        }
-    }
-    Ok(extensions)
-}
-
-pub(super) async fn release_leases(
-    pool: &ConnectionPool,
-    leases: &[LeaseRelease],
-) -> Result<Vec<bool>, StoreError> {
-    let mut block = RELEASE_BLOCK.empty_block();
-    for (index, release) in (0_i64..).zip(leases) {
-        let not_before = release.not_before.to_cell();
-        let fence = encode_fence(index, &release.fence);
-        block.push(fence.iter().chain([&not_before]));
-    }
-    let commands = command_ids(leases.iter().map(|release| &release.fence));
-    let params = block_params(&block, [&commands]);
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(&RELEASE_LEASES, &params).await?;
-    let mut released = vec![false; leases.len()];
-    for row in &rows {
-        if let Some(is_released) = released.get_mut(request_index(row)?) {
-            *is_released = true;
-        }
-    }
-    Ok(released)
-}
-
 fn command_ids<'f>(fences: impl Iterator<Item = &'f Fence>) -> Vec<i64> {
     fences.map(|fence| fence.command_id.get()).collect()
 }
 
 fn block_params<'p, const N: usize>(
     block: &'p ColumnBlock,
-    others: [&'p (dyn ToSql + Sync); N],
-) -> Vec<&'p (dyn ToSql + Sync)> {
+    others: [Param<'p>; N],
+) -> Vec<Param<'p>> {
     block.as_params().chain(others).collect()
 }
 
-fn request_index(row: &tokio_postgres::Row) -> Result<usize, StoreError> {
-    let index: i64 = row.try_get(0).map_err(to_store_error)?;
-    usize::try_from(index).map_err(StoreError::fatal)
+#[async_trait]
+impl CommandQueue for PostgresStore {
+    async fn lease_commands(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<Vec<LeasedCommand>, StoreError> {
+        let terms = &request.terms;
+        let kinds: Option<Vec<&str>> =
+            request.kinds.as_ref().map(|kinds| kinds.iter().map(Text::as_str).collect());
+        let mut client = self.pool.acquire().await?;
+        let params: [Param<'_>; 8] = [
+            &request.pool.as_str(),
+            &terms.now.to_cell(),
+            &kinds,
+            &i64::from(lease_order::lookahead_rows(request.max_commands)),
+            &i64::from(request.max_commands.get()),
+            &terms.worker.as_str(),
+            &terms.token.to_cell(),
+            &terms.lease_until.to_cell(),
+        ];
+        let rows = client.query_rows(&LEASE_COMMANDS, &params).await?;
+        let count = COMMAND.columns.len();
+        rows.iter()
+            .map(|row| {
+                let event =
+                    StoredEvent::from_row(row_cells(row, count, STORED_EVENT.columns.len()))?;
+                Ok(LeasedCommand {
+                    command: Command::from_row(row_cells(row, 0, count))?,
+                    issued: event.record,
+                })
+            })
+            .collect()
+    }
+
+    async fn try_lease_command(
+        &self,
+        command_id: CommandId,
+        terms: LeaseTerms,
+    ) -> Result<Option<LeaseOutcome>, StoreError> {
+        let params: [Param<'_>; 5] = [
+            &command_id.get(),
+            &terms.now.to_cell(),
+            &terms.worker.as_str(),
+            &terms.token.to_cell(),
+            &terms.lease_until.to_cell(),
+        ];
+        let mut client = self.pool.acquire().await?;
+        let rows = client.query_rows(&TRY_LEASE_COMMAND, &params).await?;
+        let mut found: Option<Command> = decode_first(&rows)?;
+        let is_granted = found.is_some();
+        if !is_granted {
+            let rows = client.query_rows(COMMAND_BY_ID.postgres(), &[&command_id.get()]).await?;
+            found = decode_first(&rows)?;
+        }
+        drop(client);
+        let Some(command) = found else {
+            return Ok(None);
+        };
+        let issued = self.find_event(command.execution_id, command_id.into()).await?;
+        Ok(issued.map(|issued| LeaseOutcome {
+            leased: LeasedCommand { command, issued: issued.record },
+            is_granted,
+        }))
+    }
+
+    async fn extend_leases(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<LeaseExtension>, StoreError> {
+        let mut block = FENCE_BLOCK.empty_block();
+        for (index, fence) in (0_i64..).zip(&leases) {
+            block.push(&encode_fence(index, fence));
+        }
+        let commands = command_ids(leases.iter());
+        let until = until.to_cell();
+        let params = block_params(&block, [&commands, &until]);
+        let mut client = self.pool.acquire().await?;
+        let rows = client.query_rows(&EXTEND_LEASES, &params).await?;
+        let mut extensions = vec![LeaseExtension::Lost; leases.len()];
+        for (index, until) in decode_rows::<(u64, Timestamp)>(&rows)? {
+            let index = usize::try_from(index).map_err(StoreError::fatal)?;
+            if let Some(extension) = extensions.get_mut(index) {
+                *extension = LeaseExtension::Until(until);
+            }
+        }
+        Ok(extensions)
+    }
+
+    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
+        let mut block = RELEASE_BLOCK.empty_block();
+        for (index, release) in (0_i64..).zip(&leases) {
+            let not_before = release.not_before.to_cell();
+            let fence = encode_fence(index, &release.fence);
+            block.push(fence.iter().chain([&not_before]));
+        }
+        let commands = command_ids(leases.iter().map(|release| &release.fence));
+        let params = block_params(&block, [&commands]);
+        let mut client = self.pool.acquire().await?;
+        let rows = client.query_rows(&RELEASE_LEASES, &params).await?;
+        let mut released = vec![false; leases.len()];
+        for (index,) in decode_rows::<(u64,)>(&rows)? {
+            let index = usize::try_from(index).map_err(StoreError::fatal)?;
+            if let Some(is_released) = released.get_mut(index) {
+                *is_released = true;
+            }
+        }
+        Ok(released)
+    }
+
+    async fn expire_worker_leases(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let mut client = self.pool.acquire().await?;
+        let params: [Param<'_>; 3] = [&worker.as_str(), &now.to_cell(), &tenant_id.as_str()];
+        client.execute(include_str!("sql/release_worker.sql"), &params).await
+    }
 }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Transaction};
 
-use super::bind::to_store_error;
+use super::bind::{query_rows, to_store_error};
 use super::cluster_identity;
+use super::feed::{self, FeedBase};
 use super::open::TABLES_LOCK;
 use super::pool::ConnectionPool;
-use super::query::query_rows;
-use super::stream::{self, FeedBase};
 use crate::error::StoreError;
 
 /// Key of the advisory lock for starting a log epoch. It is not the tables lock: processes that
@@ -70,7 +69,7 @@ async fn base_or_new_epoch(
     let transaction = client.transaction().await.map_err(to_store_error)?;
     let lock = "SELECT pg_advisory_xact_lock($1)";
     query_rows(&transaction, lock, &[&TABLES_LOCK]).await?;
-    let base = stream::feed_base_in_transaction(&transaction).await?;
+    let base = feed::feed_base_in_transaction(&transaction).await?;
     if !needs_new_epoch(&transaction, base).await? {
         transaction.commit().await.map_err(to_store_error)?;
         return Ok(Some(base));
@@ -155,6 +154,6 @@ const UPDATE_FEED_BASE: &str = "UPDATE meta
 async fn start_epoch_after_log(transaction: &Transaction<'_>) -> Result<FeedBase, StoreError> {
     transaction.batch_execute(LOCK_AND_INDEX_LOG).await.map_err(to_store_error)?;
     query_rows(transaction, UPDATE_FEED_BASE, &[]).await?;
-    stream::start_epoch_in_transaction(transaction).await?;
-    stream::feed_base_in_transaction(transaction).await
+    feed::start_log_epoch(transaction).await?;
+    feed::feed_base_in_transaction(transaction).await
 }

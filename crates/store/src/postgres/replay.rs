@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use noetl_types::{ExecutionId, ExecutionVersion};
 use tokio_postgres::Row;
 
-use super::bind::row_cells;
+use super::bind::{Param, row_cells};
+use super::feed::column_bytes_sql;
+use super::log;
 use super::pool::ConnectionPool;
-use super::query::{self, Param};
-use super::stream::column_bytes_sql;
 use crate::error::StoreError;
 use crate::model::{LogPageLimit, PackedReplayRows, ReplayPage};
 use crate::row;
@@ -59,7 +59,7 @@ pub(super) async fn read_replay_rows(
 ) -> Result<ReplayPage, StoreError> {
     match read_current_rows(pool, execution_id, after, page).await? {
         Some(rows) => Ok(ReplayPage::Rows(rows)),
-        None => query::read_events(pool, execution_id, after, page).await.map(ReplayPage::Events),
+        None => log::read_events(pool, execution_id, after, page).await.map(ReplayPage::Events),
     }
 }
 

@@ -13,12 +13,11 @@ use noetl_types::{ExecutionId, FeedPosition, Text, Timestamp};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
-use super::bind::to_store_error;
+use super::bind::{Param, query_rows, to_store_error};
+use super::feed;
 use super::open::TABLES_LOCK;
 use super::partition;
 use super::pool::ConnectionPool;
-use super::query::{Param, query_rows};
-use super::stream;
 use super::table_owner::TableOwner;
 use crate::error::StoreError;
 use crate::model::{EnabledPublishers, LogPartition, OldPartition, PinReason};
@@ -93,11 +92,11 @@ async fn pin_reason(
     if publishers.streams.is_empty() {
         return Ok(None);
     }
-    let base = stream::feed_base_in_transaction(transaction).await?;
+    let base = feed::feed_base_in_transaction(transaction).await?;
     for name in &publishers.streams {
         // A stream that never started, or that belongs to an earlier log epoch, has published
         // nothing.
-        let published = stream::published_position(transaction, name).await?;
+        let published = feed::published_position(transaction, name).await?;
         let FeedPosition { tx, position } =
             published.unwrap_or(FeedPosition { tx: 0, position: -1 });
         let tx = tx.to_string();
@@ -267,7 +266,7 @@ async fn record_dropped_position(
     transaction: &Transaction<'_>,
     partition: &str,
 ) -> Result<(), DropFailure> {
-    let last = if stream::feed_base_in_transaction(transaction).await?.is_first_epoch() {
+    let last = if feed::feed_base_in_transaction(transaction).await?.is_first_epoch() {
         format!("SELECT position FROM {partition} ORDER BY tx DESC, position DESC LIMIT 1")
     } else {
         format!("SELECT max(position) FROM {partition}")

@@ -11,8 +11,9 @@ use tokio_postgres::error::SqlState;
 
 use super::PostgresOptions;
 use super::bind::{sql_state, to_store_error};
-use super::pool::{ConnectionPool, PlanMode, PooledConnection};
+use super::pool::{ConnectionPool, PooledConnection};
 use crate::error::{ErrorCause, StoreError};
+use crate::sql::PlanMode;
 
 /// Error about the roles of the server and of the owner.
 #[derive(Debug, thiserror::Error)]

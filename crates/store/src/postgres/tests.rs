@@ -20,15 +20,13 @@ use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use super::{PostgresOptions, PostgresStore};
+use crate::prelude::*;
 use crate::suite::fixture::{TestExecution, append_one, lease_request, test_time};
 use crate::suite::{
     StoreFixture, compare_concurrent_with_model, compare_with_model,
     compare_with_model_under_faults, publishing_suite, store_suite,
 };
-use crate::{
-    AppendError, FeedLimit, LogPageLimit, MaintenanceStore as _, PublishingStore as _, Store as _,
-    StoreError,
-};
+use crate::{AppendError, FeedLimit, LogPageLimit, StoreError};
 
 fn test_options(database: &TestDatabase) -> PostgresOptions {
     PostgresOptions::new(database.connection_config(), test_time("12:00:00"))

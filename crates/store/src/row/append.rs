@@ -8,12 +8,13 @@ use noetl_types::{ExecutionId, TenantId, Timestamp};
 use super::cell::Cell;
 use super::coordination::{
     encode_cache_put, encode_dedup, encode_follow_up_change, encode_idempotency_record,
-    encode_slot, encode_slot_id, encode_wait, encode_wait_end,
+    encode_slot_id, encode_wait_end,
 };
-use super::core_tables::{encode_command, encode_execution, encode_patch};
+use super::core_tables::{encode_execution, encode_patch};
 use super::event::encode_event;
 use super::publishing::encode_outbox_rows;
 use super::result::encode_new_result;
+use super::table::ToRow as _;
 use crate::model::{
     AppendError, CommandChange, DedupReservation, Fence, FollowUpChange, IdempotencyRecord,
     LogHead, SlotChange, SlotId, TimerChange, WaitChange,
@@ -35,7 +36,6 @@ pub(crate) enum RowChange {
 
 impl RowChange {
     /// Canonical name.
-    #[cfg(feature = "postgres")]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -71,7 +71,7 @@ fn wait_rows(prepared: &mut PreparedAppend) -> Vec<CoordinationRow> {
         if let WaitChange::Open(wait) = change {
             for open in wait.into_open_waits(&prepared.tenant_id, execution_id, since) {
                 count = open.position.number.saturating_add(1);
-                rows.push(put_row(encode_wait(&open)));
+                rows.push(put_row(open.to_row()));
             }
         }
         rows.push(drop_row(encode_wait_end(execution_id, command_id, count)));
@@ -103,7 +103,7 @@ pub(crate) fn slot_rows(
         .into_iter()
         .map(|change| match change {
             SlotChange::Request(request) => {
-                put_row(encode_slot(&request.into_slot(tenant_id, execution_id)))
+                put_row(request.into_slot(tenant_id, execution_id).to_row())
             }
             SlotChange::Confirm { key, holder } => CoordinationRow {
                 change: RowChange::Confirm,
@@ -157,7 +157,6 @@ pub(crate) fn to_append_rows(
 
 impl AppendRows {
     /// True if it changes a coordination table.
-    #[cfg(feature = "postgres")]
     pub(crate) fn touches_coordination(&self) -> bool {
         let Self { waits, follow_ups, slots, cache_puts, dedup, idempotency, .. } = self;
         dedup.is_some()
@@ -181,7 +180,7 @@ impl AppendRows {
                 let row = encode_patch(execution_id, &patch);
                 patches.push((patch.command_id.get(), row));
             } else if let CommandChange::Issue(command) = change {
-                issued.push(encode_command(&command.into_command(execution_id)));
+                issued.push(command.into_command(execution_id).to_row());
             }
         }
         let size = |rows: &[Row]| rows.iter().flatten().map(Cell::approximate_bytes).sum::<usize>();

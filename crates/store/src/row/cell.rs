@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noetl_types::limits::{MaxAttempts, Priority};
+use noetl_types::limits::{MaxAttempts, PageLimit, Priority};
 use noetl_types::record::{ElapsedTime, SchemaVersion};
 use noetl_types::{
     AuditId, CatalogId, ChainHash, CommandId, CommandStatus, CredentialId, Digest, EventId,
@@ -12,7 +12,10 @@ use noetl_types::{
     WorkerId, json,
 };
 
-use crate::model::{ExecutionOrigin, KeychainScope, LeaseToken, RuntimeKind, VarKind, WaitKind};
+use crate::model::{
+    ExecutionOrigin, KeychainScope, LeaseToken, LogEpoch, MatchKey, OutboxStatus, RuntimeKind,
+    VarKind, WaitKind,
+};
 
 /// An owned column value.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,17 +153,105 @@ impl<T: ToCell + ?Sized> ToCell for &T {
     }
 }
 
-impl ToCell for i64 {
+/// Conversions of types to a column and back.
+macro_rules! column_types {
+    ($($name:ty: |$value:ident| $write:expr, |$cell:ident| $read:expr;)+) => {
+        $(
+            impl ToCell for $name {
+                fn to_cell(&self) -> Cell {
+                    let $value = self;
+                    $write
+                }
+            }
+
+            impl FromCell for $name {
+                fn from_cell($cell: CellRef<'_>) -> Result<Self, CellProblem> {
+                    $read
+                }
+            }
+        )+
+    };
+}
+
+pub(super) use column_types;
+
+column_types! {
+    i64: |number| Cell::Int(*number), |cell| match cell {
+        CellRef::Int(number) => Ok(number),
+        other => Err(other.wrong_kind("an integer")),
+    };
+    bool: |value| Cell::Bool(*value), |cell| match cell {
+        CellRef::Bool(value) => Ok(value),
+        CellRef::Int(0) => Ok(false),
+        CellRef::Int(1) => Ok(true),
+        other => Err(other.wrong_kind("a boolean")),
+    };
+    Timestamp: |time| Cell::Time(time.as_micros()), |cell| match cell {
+        CellRef::Time(micros) | CellRef::Int(micros) => {
+            Self::from_micros(micros).map_err(CellProblem::value)
+        }
+        other => Err(other.wrong_kind("a time")),
+    };
+    ElapsedTime: |time| Cell::Float(time.as_ms()), |cell| match cell {
+        CellRef::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
+        other => Err(other.wrong_kind("a number")),
+    };
+    Text: |text| Cell::Text(text.clone().into_shared()),
+        |cell| Self::new(cell.text()?).map_err(CellProblem::value);
+    Arc<[u8]>: |bytes| Cell::Bytes(Self::clone(bytes)), |cell| Ok(cell.bytes()?.into());
+    Vec<u8>: |bytes| bytes.as_slice().to_cell(), |cell| Ok(cell.bytes()?.to_vec());
+    Digest: |digest| digest.as_bytes().to_cell(),
+        |cell| Self::try_from(cell.bytes()?).map_err(CellProblem::value);
+    ChainHash: |hash| hash.as_bytes().to_cell(),
+        |cell| Self::try_from(cell.bytes()?).map_err(CellProblem::value);
+    LeaseToken: |token| token.as_bytes().to_cell(),
+        |cell| cell.bytes()?.try_into().map(Self::from_bytes).map_err(CellProblem::value);
+    MatchKey: |key| key.as_str().to_cell(), |cell| Text::from_cell(cell).map(Self::from_stored);
+    LogEpoch: |epoch| epoch.get().to_cell(), |cell| u64::from_cell(cell).map(Self::new);
+    MachineId: |id| id.get().to_cell(),
+        |cell| Self::new(u16::from_cell(cell)?).map_err(CellProblem::value);
+    SchemaVersion: |version| version.get().to_cell(), |cell| {
+        let number = i64::from_cell(cell)?;
+        Self::new(number).ok_or_else(|| CellProblem::value(format!("schema version {number}")))
+    };
+}
+
+impl ToCell for str {
     fn to_cell(&self) -> Cell {
-        Cell::Int(*self)
+        Cell::Text(self.into())
     }
 }
 
-impl FromCell for i64 {
+impl ToCell for [u8] {
+    fn to_cell(&self) -> Cell {
+        Cell::Bytes(self.into())
+    }
+}
+
+impl ToCell for PageLimit {
+    fn to_cell(&self) -> Cell {
+        self.get().to_cell()
+    }
+}
+
+/// JSON null is stored as SQL NULL.
+impl ToCell for Json {
+    fn to_cell(&self) -> Cell {
+        if self.is_null() {
+            Cell::Null
+        } else {
+            // Canonical JSON is UTF-8, so the fallback never runs.
+            let text = String::from_utf8(json::to_canonical(self));
+            Cell::Text(text.map_or_else(|_| self.to_string().into(), Arc::from))
+        }
+    }
+}
+
+impl FromCell for Json {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            CellRef::Int(number) => Ok(number),
-            other => Err(other.wrong_kind("an integer")),
+            CellRef::Null => Ok(Self::Null),
+            cell => json::parse_str(cell.text()?).map_err(CellProblem::value),
         }
     }
 }
@@ -186,159 +277,6 @@ macro_rules! small_number {
 }
 
 small_number!(u16, u32, u64);
-
-impl ToCell for bool {
-    fn to_cell(&self) -> Cell {
-        Cell::Bool(*self)
-    }
-}
-
-impl FromCell for bool {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        match cell {
-            CellRef::Bool(value) => Ok(value),
-            CellRef::Int(0) => Ok(false),
-            CellRef::Int(1) => Ok(true),
-            other => Err(other.wrong_kind("a boolean")),
-        }
-    }
-}
-
-impl ToCell for Timestamp {
-    fn to_cell(&self) -> Cell {
-        Cell::Time(self.as_micros())
-    }
-}
-
-impl FromCell for Timestamp {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        match cell {
-            CellRef::Time(micros) | CellRef::Int(micros) => {
-                Self::from_micros(micros).map_err(CellProblem::value)
-            }
-            other => Err(other.wrong_kind("a time")),
-        }
-    }
-}
-
-/// Reads a timestamp from a cell that is not part of a row.
-#[cfg(feature = "postgres")]
-pub(crate) fn decode_timestamp(cell: CellRef<'_>) -> Result<Timestamp, crate::error::StoreError> {
-    Timestamp::from_cell(cell).map_err(crate::error::StoreError::fatal)
-}
-
-impl ToCell for ElapsedTime {
-    fn to_cell(&self) -> Cell {
-        Cell::Float(self.as_ms())
-    }
-}
-
-impl FromCell for ElapsedTime {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        match cell {
-            CellRef::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
-            other => Err(other.wrong_kind("a number")),
-        }
-    }
-}
-
-impl ToCell for str {
-    fn to_cell(&self) -> Cell {
-        Cell::Text(self.into())
-    }
-}
-
-impl ToCell for Text {
-    fn to_cell(&self) -> Cell {
-        Cell::Text(self.clone().into_shared())
-    }
-}
-
-impl FromCell for Text {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Self::new(cell.text()?).map_err(CellProblem::value)
-    }
-}
-
-/// JSON null is stored as SQL NULL.
-impl ToCell for Json {
-    fn to_cell(&self) -> Cell {
-        if self.is_null() {
-            Cell::Null
-        } else {
-            // Canonical JSON is UTF-8, so the fallback never runs.
-            let text = String::from_utf8(json::to_canonical(self));
-            Cell::Text(text.map_or_else(|_| self.to_string().into(), Arc::from))
-        }
-    }
-}
-
-impl FromCell for Json {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        json::parse_str(cell.text()?).map_err(CellProblem::value)
-    }
-}
-
-impl ToCell for [u8] {
-    fn to_cell(&self) -> Cell {
-        Cell::Bytes(self.into())
-    }
-}
-
-impl ToCell for Arc<[u8]> {
-    fn to_cell(&self) -> Cell {
-        Cell::Bytes(Self::clone(self))
-    }
-}
-
-impl FromCell for Arc<[u8]> {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Ok(cell.bytes()?.into())
-    }
-}
-
-impl FromCell for Vec<u8> {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Ok(cell.bytes()?.to_vec())
-    }
-}
-
-impl ToCell for Digest {
-    fn to_cell(&self) -> Cell {
-        self.as_bytes().to_cell()
-    }
-}
-
-impl FromCell for Digest {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Self::try_from(cell.bytes()?).map_err(CellProblem::value)
-    }
-}
-
-impl ToCell for ChainHash {
-    fn to_cell(&self) -> Cell {
-        self.as_bytes().to_cell()
-    }
-}
-
-impl FromCell for ChainHash {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Self::try_from(cell.bytes()?).map_err(CellProblem::value)
-    }
-}
-
-impl ToCell for LeaseToken {
-    fn to_cell(&self) -> Cell {
-        self.as_bytes().to_cell()
-    }
-}
-
-impl FromCell for LeaseToken {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        let bytes = <[u8; Self::LEN]>::try_from(cell.bytes()?).map_err(CellProblem::value)?;
-        Ok(Self::from_bytes(bytes))
-    }
-}
 
 /// Integer types with a `get` and a checked `new`.
 macro_rules! numbers {
@@ -379,31 +317,6 @@ numbers!(
     Priority
 );
 
-impl ToCell for MachineId {
-    fn to_cell(&self) -> Cell {
-        Cell::Int(self.get().into())
-    }
-}
-
-impl FromCell for MachineId {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Self::new(u16::from_cell(cell)?).map_err(CellProblem::value)
-    }
-}
-
-impl ToCell for SchemaVersion {
-    fn to_cell(&self) -> Cell {
-        self.get().to_cell()
-    }
-}
-
-impl FromCell for SchemaVersion {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        let number = i64::from_cell(cell)?;
-        Self::new(number).ok_or_else(|| CellProblem::value(format!("schema version {number}")))
-    }
-}
-
 /// Text types with an `as_str` and a parse function.
 macro_rules! texts {
     ($($name:ty: $read:expr),+ $(,)?) => {
@@ -425,6 +338,7 @@ macro_rules! texts {
 }
 
 texts!(
+    OutboxStatus: Self::parse,
     StepName: Self::new,
     TenantId: Self::new,
     OrganizationId: Self::new,

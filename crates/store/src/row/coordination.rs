@@ -1,15 +1,13 @@
 //! The coordination tables, which concern more than one execution.
 
-use noetl_types::{EventId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
+use noetl_types::{Digest, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
-use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
-use super::keychain::KEYCHAIN;
-use super::result::STORED_RESULT;
-use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use super::cell::{Cell, CellProblem, CellRef, FromCell};
+use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
 use crate::model::{
     AnsweredRequest, AwaitedName, BroadcastSignal, CachePut, CachedResult, CachedStepResult,
-    DedupRecord, DedupReservation, ExecutionVar, FollowUpChange, GcTarget, IdempotencyRecord,
-    MatchKey, OpenWait, RequestReservation, ReserveOutcome, Slot, SlotHolder, SlotId, SlotState,
+    DedupRecord, DedupReservation, ExecutionVar, FollowUpChange, IdempotencyRecord, MatchKey,
+    OpenWait, RequestReservation, ReserveOutcome, Slot, SlotHolder, SlotId, SlotState,
     StoredFollowUp, WaitPosition,
 };
 use crate::prepare_append::PreparedAppend;
@@ -33,16 +31,15 @@ pub(crate) static WAIT: Table = Table {
     ],
 };
 
-/// A follow-up.
-pub(crate) static FOLLOW_UP: Table = Table {
-    name: "errand",
-    columns: &[
-        ("execution_id", ColumnKind::Int),
-        ("errand_id", ColumnKind::Text),
-        ("body", ColumnKind::Json),
-        ("due_at", ColumnKind::Time),
-    ],
-};
+table! {
+    /// A follow-up.
+    FOLLOW_UP = "errand": StoredFollowUp {
+        execution_id: Int,
+        follow_up_id(errand_id): Text,
+        body: Json,
+        due_at: Time,
+    }
+}
 
 pub(crate) static SLOT: Table = Table {
     name: "concurrency_slot",
@@ -59,9 +56,6 @@ pub(crate) static SLOT: Table = Table {
         ("confirmed", ColumnKind::Bool),
     ],
 };
-
-/// Number of columns that identify a slot.
-pub(crate) const SLOT_ID_COLUMNS: usize = 5;
 
 /// A cached step result.
 pub(crate) static CACHE: Table = Table {
@@ -137,53 +131,24 @@ pub(crate) static VAR: Table = Table {
     ],
 };
 
-/// Returns the table of a garbage collection target, which has an `expires_at` column. Files have
-/// no table.
-pub(crate) fn expiring_table(target: GcTarget) -> Option<&'static Table> {
-    match target {
-        GcTarget::Cache => Some(&CACHE),
-        GcTarget::Dedup => Some(&DEDUP),
-        GcTarget::Idempotency => Some(&IDEMPOTENCY),
-        GcTarget::Broadcasts => Some(&BROADCAST),
-        GcTarget::Results => Some(&STORED_RESULT),
-        GcTarget::Keychain => Some(&KEYCHAIN),
-        GcTarget::Blobs => None,
+impl ToRow for OpenWait {
+    fn to_row(&self) -> Vec<Cell> {
+        let position = self.position;
+        cells![
+            position.execution_id,
+            position.command_id,
+            position.number,
+            self.tenant_id,
+            self.kind,
+            self.awaited.name,
+            self.awaited.key,
+            self.step,
+            self.index,
+            self.until,
+            self.detail,
+            self.since,
+        ]
     }
-}
-
-/// Reads a JSON column in which null is stored as SQL NULL.
-fn read_nullable_json(row: &mut RowReader) -> Result<Json, CorruptRow> {
-    Ok(row.read_next::<Option<Json>>()?.unwrap_or(Json::Null))
-}
-
-impl ToCell for MatchKey {
-    fn to_cell(&self) -> Cell {
-        self.as_str().to_cell()
-    }
-}
-
-impl FromCell for MatchKey {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        Text::from_cell(cell).map(Self::from_stored)
-    }
-}
-
-pub(crate) fn encode_wait(wait: &OpenWait) -> Vec<Cell> {
-    let position = wait.position;
-    cells![
-        position.execution_id,
-        position.command_id,
-        position.number,
-        wait.tenant_id,
-        wait.kind,
-        wait.awaited.name,
-        wait.awaited.key,
-        wait.step,
-        wait.index,
-        wait.until,
-        wait.detail,
-        wait.since,
-    ]
 }
 
 /// Encodes the key of the first name that a wait no longer awaits.
@@ -195,23 +160,25 @@ pub(crate) fn encode_wait_end(
     cells![execution_id, command_id, number]
 }
 
-pub(crate) fn decode_wait(cells: RowCells<'_>) -> Result<OpenWait, CorruptRow> {
-    let mut row = RowReader::new(&WAIT, cells);
-    Ok(OpenWait {
-        position: WaitPosition {
-            execution_id: row.read_next()?,
-            command_id: row.read_next()?,
-            number: row.read_next()?,
-        },
-        tenant_id: row.read_next()?,
-        kind: row.read_next()?,
-        awaited: AwaitedName { name: row.read_next()?, key: row.read_next()? },
-        step: row.read_next()?,
-        index: row.read_next()?,
-        until: row.read_next()?,
-        detail: row.read_next()?,
-        since: row.read_next()?,
-    })
+impl FromRow for OpenWait {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&WAIT, cells);
+        Ok(Self {
+            position: WaitPosition {
+                execution_id: row.read_next()?,
+                command_id: row.read_next()?,
+                number: row.read_next()?,
+            },
+            tenant_id: row.read_next()?,
+            kind: row.read_next()?,
+            awaited: AwaitedName { name: row.read_next()?, key: row.read_next()? },
+            step: row.read_next()?,
+            index: row.read_next()?,
+            until: row.read_next()?,
+            detail: row.read_next()?,
+            since: row.read_next()?,
+        })
+    }
 }
 
 /// Encodes the change of a follow-up: all columns, or only the key if it is done.
@@ -227,16 +194,6 @@ pub(crate) fn encode_follow_up_change(
     }
 }
 
-pub(crate) fn decode_follow_up(cells: RowCells<'_>) -> Result<StoredFollowUp, CorruptRow> {
-    let mut row = RowReader::new(&FOLLOW_UP, cells);
-    Ok(StoredFollowUp {
-        execution_id: row.read_next()?,
-        follow_up_id: row.read_next()?,
-        body: read_nullable_json(&mut row)?,
-        due_at: row.read_next()?,
-    })
-}
-
 /// Encodes the identity of a slot. For the execution as a whole, the step is empty and the run is
 /// 0.
 pub(crate) fn encode_slot_id(slot: &SlotId) -> Vec<Cell> {
@@ -247,36 +204,40 @@ pub(crate) fn encode_slot_id(slot: &SlotId) -> Vec<Cell> {
     cells![slot.tenant_id, slot.key, slot.execution_id, step, run]
 }
 
-pub(crate) fn encode_slot(slot: &Slot) -> Vec<Cell> {
-    let (held_at, is_confirmed) = match slot.state {
-        SlotState::Waiting => (None, false),
-        SlotState::Held { since, is_confirmed } => (Some(since), is_confirmed),
-    };
-    let mut cells = encode_slot_id(&slot.id);
-    cells.extend(cells![slot.limit, slot.priority, slot.arrived_at, held_at, is_confirmed,]);
-    cells
+impl ToRow for Slot {
+    fn to_row(&self) -> Vec<Cell> {
+        let (held_at, is_confirmed) = match self.state {
+            SlotState::Waiting => (None, false),
+            SlotState::Held { since, is_confirmed } => (Some(since), is_confirmed),
+        };
+        let mut cells = encode_slot_id(&self.id);
+        cells.extend(cells![self.limit, self.priority, self.arrived_at, held_at, is_confirmed,]);
+        cells
+    }
 }
 
-pub(crate) fn decode_slot(cells: RowCells<'_>) -> Result<Slot, CorruptRow> {
-    let mut row = RowReader::new(&SLOT, cells);
-    let (tenant_id, key, execution_id) = (row.read_next()?, row.read_next()?, row.read_next()?);
-    let holder = match row.read_next::<HolderStep>()? {
-        HolderStep(None) => {
-            let _: u32 = row.read_next()?;
-            SlotHolder::Execution
-        }
-        HolderStep(Some(step)) => SlotHolder::Step { step, run: row.read_next()? },
-    };
-    Ok(Slot {
-        id: SlotId { tenant_id, key, execution_id, holder },
-        limit: row.read_next()?,
-        priority: row.read_next()?,
-        arrived_at: row.read_next()?,
-        state: match (row.read_next()?, row.read_next()?) {
-            (Some(since), is_confirmed) => SlotState::Held { since, is_confirmed },
-            (None, true | false) => SlotState::Waiting,
-        },
-    })
+impl FromRow for Slot {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&SLOT, cells);
+        let (tenant_id, key, execution_id) = (row.read_next()?, row.read_next()?, row.read_next()?);
+        let holder = match row.read_next::<HolderStep>()? {
+            HolderStep(None) => {
+                let _: u32 = row.read_next()?;
+                SlotHolder::Execution
+            }
+            HolderStep(Some(step)) => SlotHolder::Step { step, run: row.read_next()? },
+        };
+        Ok(Self {
+            id: SlotId { tenant_id, key, execution_id, holder },
+            limit: row.read_next()?,
+            priority: row.read_next()?,
+            arrived_at: row.read_next()?,
+            state: match (row.read_next()?, row.read_next()?) {
+                (Some(since), is_confirmed) => SlotState::Held { since, is_confirmed },
+                (None, true | false) => SlotState::Waiting,
+            },
+        })
+    }
 }
 
 /// The step of a slot holder. `None` for the execution as a whole.
@@ -310,21 +271,23 @@ pub(crate) fn encode_cache_put(prepared: &PreparedAppend, put: &CachePut) -> Vec
 }
 
 /// Decodes a cached result.
-pub(crate) fn decode_cached_result(cells: RowCells<'_>) -> Result<CachedStepResult, CorruptRow> {
-    let mut row = RowReader::new(&CACHE, cells);
-    let _: TenantId = row.read_next()?;
-    let _: MatchKey = row.read_next()?;
-    let _: noetl_types::Digest = row.read_next()?;
-    Ok(CachedStepResult {
-        result: match (read_nullable_json(&mut row)?, row.read_next()?) {
-            (_, Some(reference)) => CachedResult::Reference(reference),
-            (result, None) => CachedResult::Inline(result),
-        },
-        origin_execution_id: row.read_next()?,
-        origin_seq: row.read_next()?,
-        created_at: row.read_next()?,
-        expires_at: row.read_next()?,
-    })
+impl FromRow for CachedStepResult {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&CACHE, cells);
+        let _: TenantId = row.read_next()?;
+        let _: MatchKey = row.read_next()?;
+        let _: Digest = row.read_next()?;
+        Ok(Self {
+            result: match (row.read_next()?, row.read_next()?) {
+                (_, Some(reference)) => CachedResult::Reference(reference),
+                (result, None) => CachedResult::Inline(result),
+            },
+            origin_execution_id: row.read_next()?,
+            origin_seq: row.read_next()?,
+            created_at: row.read_next()?,
+            expires_at: row.read_next()?,
+        })
+    }
 }
 
 pub(crate) fn encode_dedup(prepared: &PreparedAppend, reservation: &DedupReservation) -> Vec<Cell> {
@@ -341,15 +304,17 @@ pub(crate) fn encode_dedup(prepared: &PreparedAppend, reservation: &DedupReserva
 }
 
 /// Decodes the columns that a message is compared with.
-pub(crate) fn decode_dedup_record(cells: RowCells<'_>) -> Result<DedupRecord, CorruptRow> {
-    let mut row = RowReader::new(&DEDUP, cells);
-    let _: i64 = row.read_next()?;
-    let _: MatchKey = row.read_next()?;
-    Ok(DedupRecord {
-        execution_id: row.read_next()?,
-        payload_sha256: row.read_next()?,
-        expires_at: row.read_next()?,
-    })
+impl FromRow for DedupRecord {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&DEDUP, cells);
+        let _: i64 = row.read_next()?;
+        let _: MatchKey = row.read_next()?;
+        Ok(Self {
+            execution_id: row.read_next()?,
+            payload_sha256: row.read_next()?,
+            expires_at: row.read_next()?,
+        })
+    }
 }
 
 pub(crate) fn encode_idempotency_record(
@@ -368,32 +333,36 @@ pub(crate) fn encode_idempotency_record(
     ]
 }
 
-pub(crate) fn decode_answered_request(cells: RowCells<'_>) -> Result<AnsweredRequest, CorruptRow> {
-    let mut row = RowReader::new(&IDEMPOTENCY, cells);
-    let _: TenantId = row.read_next()?;
-    let _: Text = row.read_next()?;
-    let _: noetl_types::Digest = row.read_next()?;
-    Ok(AnsweredRequest {
-        body_sha256: row.read_next()?,
-        status: row.read_next()?,
-        answer: read_nullable_json(&mut row)?,
-        execution_id: row.read_next()?,
-        expires_at: row.read_next()?,
-    })
+impl FromRow for AnsweredRequest {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&IDEMPOTENCY, cells);
+        let _: TenantId = row.read_next()?;
+        let _: Text = row.read_next()?;
+        let _: Digest = row.read_next()?;
+        Ok(Self {
+            body_sha256: row.read_next()?,
+            status: row.read_next()?,
+            answer: row.read_next()?,
+            execution_id: row.read_next()?,
+            expires_at: row.read_next()?,
+        })
+    }
 }
 
 /// Encodes a request in progress. Its status is negative and encodes the end of the reservation.
-pub(crate) fn encode_reservation(reservation: &RequestReservation) -> Vec<Cell> {
-    cells![
-        reservation.key.tenant_id,
-        reservation.key.route,
-        reservation.key.key_sha256,
-        reservation.body_sha256,
-        in_progress_status(reservation.until),
-        Json::Null,
-        reservation.work_id,
-        reservation.expires_at,
-    ]
+impl ToRow for RequestReservation {
+    fn to_row(&self) -> Vec<Cell> {
+        cells![
+            self.key.tenant_id,
+            self.key.route,
+            self.key.key_sha256,
+            self.body_sha256,
+            in_progress_status(self.until),
+            Json::Null,
+            self.work_id,
+            self.expires_at,
+        ]
+    }
 }
 
 /// Returns the status of a request that is reserved until a time.
@@ -401,86 +370,80 @@ pub(crate) fn in_progress_status(until: Timestamp) -> i64 {
     -until.as_micros().max(1)
 }
 
-/// Conflict clause that reserves a request under a key that exists. It replaces an expired request,
-/// and takes over the same request if its reservation has ended. It follows the insertion in both
-/// databases. `{now}` and `{micros}` stand for the time, as a timestamp and as a number.
-pub(crate) const RESERVE_REQUEST: &str = "ON CONFLICT (tenant_id, route, key_sha256) DO UPDATE SET
-        body_sha256 = excluded.body_sha256,
-        status = excluded.status,
-        answer = excluded.answer,
-        execution_id = CASE WHEN idempotency.expires_at <= {now}
-            THEN excluded.execution_id ELSE idempotency.execution_id END,
-        expires_at = excluded.expires_at
-    WHERE idempotency.expires_at <= {now} OR (
-        idempotency.status < 0 AND -idempotency.status <= {micros}
-        AND idempotency.body_sha256 = excluded.body_sha256
-    )
-    RETURNING execution_id";
-
-/// Work id of a request.
-pub(crate) static WORK_ID: Table =
-    Table { name: "idempotency", columns: &[("execution_id", ColumnKind::Int)] };
-
-pub(crate) fn decode_work_id(cells: RowCells<'_>) -> Result<EventId, CorruptRow> {
-    RowReader::new(&WORK_ID, cells).read_next()
+/// A request under a key: answered, or in progress.
+pub(crate) struct StoredRequest {
+    body_sha256: Digest,
+    /// The response. `None` if the request is in progress.
+    answer: Option<AnsweredRequest>,
 }
 
-/// Decodes the outcome of a reservation from an existing request.
-pub(crate) fn decode_reserve_outcome(
-    cells: RowCells<'_>,
-    body_sha256: noetl_types::Digest,
-) -> Result<ReserveOutcome, CorruptRow> {
-    let mut rest = cells.clone().skip(3);
-    if rest.next() != Some(CellRef::Bytes(body_sha256.as_bytes())) {
-        return Ok(ReserveOutcome::Mismatch);
+impl FromRow for StoredRequest {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let row = RowReader::new(&IDEMPOTENCY, cells.clone());
+        let (body_sha256, status): (_, i64) = (row.value_at(3)?, row.value_at(4)?);
+        let answer = (status >= 0).then(|| AnsweredRequest::from_row(cells)).transpose()?;
+        Ok(Self { body_sha256, answer })
     }
-    if matches!(rest.next(), Some(CellRef::Int(status)) if status < 0) {
-        return Ok(ReserveOutcome::InProgress);
+}
+
+impl StoredRequest {
+    /// Returns the outcome of a reservation under the same key.
+    pub(crate) fn into_outcome(self, body_sha256: Digest) -> ReserveOutcome {
+        match self.answer {
+            _ if self.body_sha256 != body_sha256 => ReserveOutcome::Mismatch,
+            None => ReserveOutcome::InProgress,
+            Some(answer) => ReserveOutcome::Answered(Box::new(answer)),
+        }
     }
-    decode_answered_request(cells).map(|it| ReserveOutcome::Answered(Box::new(it)))
 }
 
-pub(crate) fn encode_broadcast(signal: &BroadcastSignal) -> Vec<Cell> {
-    cells![
-        signal.signal_id,
-        signal.tenant_id,
-        signal.name,
-        signal.key,
-        signal.payload,
-        signal.actor,
-        signal.received_at,
-        signal.expires_at,
-        signal.match_name(),
-        signal.match_key(),
-    ]
+impl ToRow for BroadcastSignal {
+    fn to_row(&self) -> Vec<Cell> {
+        cells![
+            self.signal_id,
+            self.tenant_id,
+            self.name,
+            self.key,
+            self.payload,
+            self.actor,
+            self.received_at,
+            self.expires_at,
+            self.match_name(),
+            self.match_key(),
+        ]
+    }
 }
 
-pub(crate) fn decode_broadcast(cells: RowCells<'_>) -> Result<BroadcastSignal, CorruptRow> {
-    let mut row = RowReader::new(&BROADCAST, cells);
-    Ok(BroadcastSignal {
-        signal_id: row.read_next()?,
-        tenant_id: row.read_next()?,
-        name: row.read_next()?,
-        key: row.read_next()?,
-        payload: read_nullable_json(&mut row)?,
-        actor: row.read_next()?,
-        received_at: row.read_next()?,
-        expires_at: row.read_next()?,
-    })
+impl FromRow for BroadcastSignal {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&BROADCAST, cells);
+        Ok(Self {
+            signal_id: row.read_next()?,
+            tenant_id: row.read_next()?,
+            name: row.read_next()?,
+            key: row.read_next()?,
+            payload: row.read_next()?,
+            actor: row.read_next()?,
+            received_at: row.read_next()?,
+            expires_at: row.read_next()?,
+        })
+    }
 }
 
 pub(crate) fn encode_var(execution_id: ExecutionId, var: &ExecutionVar) -> Vec<Cell> {
     cells![execution_id, var.name, var.kind, var.value, var.source_step, var.set_at,]
 }
 
-pub(crate) fn decode_var(cells: RowCells<'_>) -> Result<ExecutionVar, CorruptRow> {
-    let mut row = RowReader::new(&VAR, cells);
-    let _: ExecutionId = row.read_next()?;
-    Ok(ExecutionVar {
-        name: row.read_next()?,
-        kind: row.read_next()?,
-        value: read_nullable_json(&mut row)?,
-        source_step: row.read_next()?,
-        set_at: row.read_next()?,
-    })
+impl FromRow for ExecutionVar {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&VAR, cells);
+        let _: ExecutionId = row.read_next()?;
+        Ok(Self {
+            name: row.read_next()?,
+            kind: row.read_next()?,
+            value: row.read_next()?,
+            source_step: row.read_next()?,
+            set_at: row.read_next()?,
+        })
+    }
 }

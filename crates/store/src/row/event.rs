@@ -3,8 +3,8 @@
 use noetl_types::record::ProjectedFields;
 use noetl_types::{EventRecord, FeedPosition, NewEvent, StoredEvent};
 
-use super::cell::{Cell, ToCell};
-use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use super::cell::Cell;
+use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table};
 use crate::model::UnreadableEvent;
 use crate::prepare_append::PreparedEvent;
 
@@ -123,83 +123,85 @@ pub(crate) fn encode_event(prepared: &PreparedEvent) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn decode_stored_event(cells: RowCells<'_>) -> Result<StoredEvent, CorruptRow> {
-    let mut row = RowReader::new(&STORED_EVENT, cells);
-    let execution_id = row.read_next()?;
-    let event_id = row.read_next()?;
-    let seq = row.read_next()?;
-    let event_type = row.read_next()?;
-    let status = row.read_next()?;
-    let tenant_id = row.read_next()?;
-    let organization_id = row.read_next()?;
-    let event_time = row.read_next()?;
-    let created_at = row.read_next()?;
-    let ingest_time = row.read_next()?;
-    let event = NewEvent {
-        execution_id,
-        event_id,
-        event_type,
-        status,
-        tenant_id,
-        organization_id,
-        event_time,
-        created_at,
-        node_id: row.read_next()?,
-        node_name: row.read_next()?,
-        node_type: row.read_next()?,
-        catalog_id: row.read_next()?,
-        parent_event_id: row.read_next()?,
-        parent_execution_id: row.read_next()?,
-        prev_event_id: row.read_next()?,
-        command_id: row.read_next()?,
-        stage_id: row.read_next()?,
-        frame_id: row.read_next()?,
-        aggregate_type: row.read_next()?,
-        aggregate_id: row.read_next()?,
-        stream_id: row.read_next()?,
-        stream_version: row.read_next()?,
-        schema_name: row.read_next()?,
-        schema_version: row.read_next()?,
-        duration: row.read_next()?,
-        context: row.read_next()?,
-        result: row.read_next()?,
-        meta: row.read_next()?,
-        payload_ref: row.read_next()?,
-        error: row.read_next()?,
-        stack_trace: row.read_next()?,
-        worker_id: row.read_next()?,
-        producer: row.read_next()?,
-        causation_id: row.read_next()?,
-        correlation_id: row.read_next()?,
-        idempotency_key: row.read_next()?,
-        projected: ProjectedFields {
-            current_index: row.read_next()?,
-            current_item: row.read_next()?,
-            context_key: row.read_next()?,
-            context_value: row.read_next()?,
-            distributed_state: row.read_next()?,
-            trace_component: row.read_next()?,
-            extra: row.read_next()?,
-        }
-        .into_option(),
-    };
-    let envelope_checksum = row.read_next()?;
-    Ok(StoredEvent {
-        record: EventRecord { event, seq, ingest_time, envelope_checksum },
-        chain: row.read_next()?,
-        feed: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
-    })
+impl FromRow for StoredEvent {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&STORED_EVENT, cells);
+        let execution_id = row.read_next()?;
+        let event_id = row.read_next()?;
+        let seq = row.read_next()?;
+        let event_type = row.read_next()?;
+        let status = row.read_next()?;
+        let tenant_id = row.read_next()?;
+        let organization_id = row.read_next()?;
+        let event_time = row.read_next()?;
+        let created_at = row.read_next()?;
+        let ingest_time = row.read_next()?;
+        let event = NewEvent {
+            execution_id,
+            event_id,
+            event_type,
+            status,
+            tenant_id,
+            organization_id,
+            event_time,
+            created_at,
+            node_id: row.read_next()?,
+            node_name: row.read_next()?,
+            node_type: row.read_next()?,
+            catalog_id: row.read_next()?,
+            parent_event_id: row.read_next()?,
+            parent_execution_id: row.read_next()?,
+            prev_event_id: row.read_next()?,
+            command_id: row.read_next()?,
+            stage_id: row.read_next()?,
+            frame_id: row.read_next()?,
+            aggregate_type: row.read_next()?,
+            aggregate_id: row.read_next()?,
+            stream_id: row.read_next()?,
+            stream_version: row.read_next()?,
+            schema_name: row.read_next()?,
+            schema_version: row.read_next()?,
+            duration: row.read_next()?,
+            context: row.read_next()?,
+            result: row.read_next()?,
+            meta: row.read_next()?,
+            payload_ref: row.read_next()?,
+            error: row.read_next()?,
+            stack_trace: row.read_next()?,
+            worker_id: row.read_next()?,
+            producer: row.read_next()?,
+            causation_id: row.read_next()?,
+            correlation_id: row.read_next()?,
+            idempotency_key: row.read_next()?,
+            projected: ProjectedFields {
+                current_index: row.read_next()?,
+                current_item: row.read_next()?,
+                context_key: row.read_next()?,
+                context_value: row.read_next()?,
+                distributed_state: row.read_next()?,
+                trace_component: row.read_next()?,
+                extra: row.read_next()?,
+            }
+            .into_option(),
+        };
+        let envelope_checksum = row.read_next()?;
+        Ok(Self {
+            record: EventRecord { event, seq, ingest_time, envelope_checksum },
+            chain: row.read_next()?,
+            feed: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
+        })
+    }
 }
 
 /// Decodes an event of the feed. If its position can be read but another column cannot, it is
 /// returned as unreadable, so that the reader can skip it.
-pub(crate) fn decode_feed_event(
-    cells: RowCells<'_>,
-) -> Result<Result<StoredEvent, UnreadableEvent>, CorruptRow> {
-    let row = RowReader::new(&STORED_EVENT, cells.clone());
-    let feed_index = EVENT.columns.len();
-    let feed =
-        FeedPosition { tx: row.value_at(feed_index)?, position: row.value_at(feed_index + 1)? };
-    Ok(decode_stored_event(cells)
-        .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
+impl FromRow for Result<StoredEvent, UnreadableEvent> {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let row = RowReader::new(&STORED_EVENT, cells.clone());
+        let feed_index = EVENT.columns.len();
+        let feed =
+            FeedPosition { tx: row.value_at(feed_index)?, position: row.value_at(feed_index + 1)? };
+        Ok(StoredEvent::from_row(cells)
+            .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
+    }
 }

@@ -11,7 +11,7 @@ use noetl_types::{Digest, FeedPosition, TenantId, Timestamp};
 
 use super::cell::{CellProblem, CellRef, FromCell as _};
 use super::event::EVENT;
-use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table};
 use crate::model::{EventBody, FeedItem, FeedMessage, UnreadableEvent, event_subject};
 
 /// Initial buffer size, sufficient for most bodies.
@@ -109,13 +109,17 @@ pub(super) fn decode_optional_event_body(
 
 /// Decodes a feed entry from the cells of [`EVENT_BODY`], followed by its feed position. If only
 /// the position can be read, it is returned as unreadable, so that the reader can skip it.
-pub(crate) fn decode_feed_item(mut cells: RowCells<'_>) -> Result<FeedItem, CorruptRow> {
-    let body_cells = cells.split_front(EVENT_BODY.columns.len());
-    let mut position_reader = RowReader::new(&EVENT_BODY, cells);
-    let feed =
-        FeedPosition { tx: position_reader.read_next()?, position: position_reader.read_next()? };
-    Ok(decode_feed_message(body_cells, feed)
-        .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
+impl FromRow for FeedItem {
+    fn from_row(mut cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let body_cells = cells.split_front(EVENT_BODY.columns.len());
+        let mut position_reader = RowReader::new(&EVENT_BODY, cells);
+        let feed = FeedPosition {
+            tx: position_reader.read_next()?,
+            position: position_reader.read_next()?,
+        };
+        Ok(decode_feed_message(body_cells, feed)
+            .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
+    }
 }
 
 fn decode_feed_message(cells: RowCells<'_>, feed: FeedPosition) -> Result<FeedMessage, CorruptRow> {

@@ -2,12 +2,11 @@
 
 use noetl_types::{FeedPosition, Json, Text, json};
 
-use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
+use super::cell::Cell;
 use super::event_body::decode_optional_event_body;
-use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
 use crate::model::{
-    ClaimedMessage, LogEpoch, OutboxPayload, OutboxRow, OutboxStatus, QuarantinedItem,
-    StreamCursor, event_subject,
+    ClaimedMessage, OutboxPayload, OutboxRow, QuarantinedItem, StreamCursor, event_subject,
 };
 use crate::prepare_append::{PreparedAppend, PreparedEvent};
 
@@ -17,15 +16,7 @@ pub(crate) struct DependentTable {
     /// The column with the execution id.
     pub(crate) execution_column: &'static str,
     /// The primary key columns.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "PostgreSQL finds rows by their physical location")
-    )]
     pub(crate) key_columns: &'static str,
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "PostgreSQL bounds a step by rows alone")
-    )]
     pub(crate) large_columns: &'static [&'static str],
 }
 
@@ -82,30 +73,29 @@ pub(crate) static NEW_OUTBOX: Table = Table {
     ],
 };
 
-/// An outbox row as shown to operators.
-pub(crate) static OUTBOX: Table = Table {
-    name: "outbox",
-    columns: &[
-        ("outbox_id", ColumnKind::Int),
-        ("event_id", ColumnKind::Int),
-        ("execution_id", ColumnKind::Int),
-        ("subject", ColumnKind::Text),
-        ("message_id", ColumnKind::Text),
-        ("payload_codec", ColumnKind::Text),
-        ("status", ColumnKind::Text),
-        ("attempts", ColumnKind::Int),
-        ("forgiven", ColumnKind::Int),
-        ("available_at", ColumnKind::Time),
-        ("claim_owner", ColumnKind::Text),
-        ("locked_at", ColumnKind::Time),
-        ("lease_until", ColumnKind::Time),
-        ("published_at", ColumnKind::Time),
-        ("dead_at", ColumnKind::Time),
-        ("discarded_at", ColumnKind::Time),
-        ("last_error", ColumnKind::Text),
-        ("created_at", ColumnKind::Time),
-    ],
-};
+table! {
+    /// An outbox row as shown to operators.
+    OUTBOX = "outbox": OutboxRow {
+        outbox_id: Int,
+        event_id: Int,
+        execution_id: Int,
+        subject: Text,
+        message_id: Text,
+        payload_codec: Text,
+        status: Text,
+        attempts: Int,
+        forgiven: Int,
+        available_at: Time,
+        claim_owner: Text,
+        locked_at: Time,
+        lease_until: Time,
+        published_at: Time,
+        dead_at: Time,
+        discarded_at: Time,
+        last_error: Text,
+        created_at: Time,
+    }
+}
 
 /// An outbox row as returned to a publisher, followed by the columns of its event.
 pub(crate) static CLAIMED_OUTBOX: Table = Table {
@@ -160,31 +150,6 @@ pub(crate) static STREAM: Table = Table {
     ],
 };
 
-impl ToCell for OutboxStatus {
-    fn to_cell(&self) -> Cell {
-        self.as_str().to_cell()
-    }
-}
-
-impl FromCell for OutboxStatus {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        let text = Text::from_cell(cell)?;
-        Self::parse(&text).map_err(CellProblem::value)
-    }
-}
-
-impl ToCell for LogEpoch {
-    fn to_cell(&self) -> Cell {
-        self.get().to_cell()
-    }
-}
-
-impl FromCell for LogEpoch {
-    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        u64::from_cell(cell).map(Self::new)
-    }
-}
-
 /// Approximate message size, in addition to the event's columns.
 const ENVELOPE_BYTES: usize = 1024;
 
@@ -215,30 +180,6 @@ pub(super) fn encode_outbox_rows(
     events.map(row).collect()
 }
 
-pub(crate) fn decode_outbox_row(cells: RowCells<'_>) -> Result<OutboxRow, CorruptRow> {
-    let mut row = RowReader::new(&OUTBOX, cells);
-    Ok(OutboxRow {
-        outbox_id: row.read_next()?,
-        event_id: row.read_next()?,
-        execution_id: row.read_next()?,
-        subject: row.read_next()?,
-        message_id: row.read_next()?,
-        payload_codec: row.read_next()?,
-        status: row.read_next()?,
-        attempts: row.read_next()?,
-        forgiven: row.read_next()?,
-        available_at: row.read_next()?,
-        claim_owner: row.read_next()?,
-        locked_at: row.read_next()?,
-        lease_until: row.read_next()?,
-        published_at: row.read_next()?,
-        dead_at: row.read_next()?,
-        discarded_at: row.read_next()?,
-        last_error: row.read_next()?,
-        created_at: row.read_next()?,
-    })
-}
-
 /// Parses a payload of an external writer. Invalid JSON is passed on as a string, because one
 /// malformed row must not block a publisher.
 fn parse_payload(text: Text) -> Json {
@@ -246,78 +187,87 @@ fn parse_payload(text: Text) -> Json {
 }
 
 /// Decodes a claimed row with its event, whose columns follow.
-pub(crate) fn decode_claimed_message(
-    mut cells: RowCells<'_>,
-) -> Result<ClaimedMessage, CorruptRow> {
-    let mut row = RowReader::new(&CLAIMED_OUTBOX, cells.split_front(CLAIMED_OUTBOX.columns.len()));
-    let (outbox_id, event_id, execution_id) =
-        (row.read_next()?, row.read_next()?, row.read_next()?);
-    let (subject, message_id) = (row.read_next()?, row.read_next()?);
-    let payload = match row.read_next::<Option<Text>>()? {
-        Some(text) => OutboxPayload::External(parse_payload(text)),
-        None => decode_optional_event_body(cells)?
-            .map_or(OutboxPayload::External(Json::Null), OutboxPayload::Event),
-    };
-    Ok(ClaimedMessage {
-        outbox_id,
-        event_id,
-        execution_id,
-        subject,
-        message_id,
-        payload,
-        payload_codec: row.read_next()?,
-        attempts: row.read_next()?,
-    })
+impl FromRow for ClaimedMessage {
+    fn from_row(mut cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row =
+            RowReader::new(&CLAIMED_OUTBOX, cells.split_front(CLAIMED_OUTBOX.columns.len()));
+        let (outbox_id, event_id, execution_id) =
+            (row.read_next()?, row.read_next()?, row.read_next()?);
+        let (subject, message_id) = (row.read_next()?, row.read_next()?);
+        let payload = match row.read_next::<Option<Text>>()? {
+            Some(text) => OutboxPayload::External(parse_payload(text)),
+            None => decode_optional_event_body(cells)?
+                .map_or(OutboxPayload::External(Json::Null), OutboxPayload::Event),
+        };
+        Ok(Self {
+            outbox_id,
+            event_id,
+            execution_id,
+            subject,
+            message_id,
+            payload,
+            payload_codec: row.read_next()?,
+            attempts: row.read_next()?,
+        })
+    }
 }
 
-pub(crate) fn encode_quarantined_item(item: &QuarantinedItem) -> Vec<Cell> {
-    cells![
-        item.quarantine_id,
-        item.source,
-        item.raw,
-        item.code,
-        item.message,
-        item.created_at,
-        item.raw_sha256(),
-    ]
+impl ToRow for QuarantinedItem {
+    fn to_row(&self) -> Vec<Cell> {
+        cells![
+            self.quarantine_id,
+            self.source,
+            self.raw,
+            self.code,
+            self.message,
+            self.created_at,
+            self.raw_sha256(),
+        ]
+    }
 }
 
-pub(crate) fn decode_quarantined_item(cells: RowCells<'_>) -> Result<QuarantinedItem, CorruptRow> {
-    let mut row = RowReader::new(&QUARANTINE, cells);
-    Ok(QuarantinedItem {
-        quarantine_id: row.read_next()?,
-        source: row.read_next()?,
-        raw: row.read_next()?,
-        code: row.read_next()?,
-        message: row.read_next()?,
-        created_at: row.read_next()?,
-    })
+impl FromRow for QuarantinedItem {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&QUARANTINE, cells);
+        Ok(Self {
+            quarantine_id: row.read_next()?,
+            source: row.read_next()?,
+            raw: row.read_next()?,
+            code: row.read_next()?,
+            message: row.read_next()?,
+            created_at: row.read_next()?,
+        })
+    }
 }
 
-pub(crate) fn encode_stream_cursor(cursor: &StreamCursor) -> Vec<Cell> {
-    cells![
-        cursor.name,
-        cursor.position.tx,
-        cursor.position.position,
-        cursor.epoch,
-        cursor.owner,
-        cursor.lease_until,
-        cursor.log_epoch,
-        cursor.stream_created_at,
-        cursor.updated_at,
-    ]
+impl ToRow for StreamCursor {
+    fn to_row(&self) -> Vec<Cell> {
+        cells![
+            self.name,
+            self.position.tx,
+            self.position.position,
+            self.epoch,
+            self.owner,
+            self.lease_until,
+            self.log_epoch,
+            self.stream_created_at,
+            self.updated_at,
+        ]
+    }
 }
 
-pub(crate) fn decode_stream_cursor(cells: RowCells<'_>) -> Result<StreamCursor, CorruptRow> {
-    let mut row = RowReader::new(&STREAM, cells);
-    Ok(StreamCursor {
-        name: row.read_next()?,
-        position: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
-        epoch: row.read_next()?,
-        owner: row.read_next()?,
-        lease_until: row.read_next()?,
-        log_epoch: row.read_next()?,
-        stream_created_at: row.read_next()?,
-        updated_at: row.read_next()?,
-    })
+impl FromRow for StreamCursor {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+        let mut row = RowReader::new(&STREAM, cells);
+        Ok(Self {
+            name: row.read_next()?,
+            position: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
+            epoch: row.read_next()?,
+            owner: row.read_next()?,
+            lease_until: row.read_next()?,
+            log_epoch: row.read_next()?,
+            stream_created_at: row.read_next()?,
+            updated_at: row.read_next()?,
+        })
+    }
 }

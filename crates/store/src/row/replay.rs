@@ -51,7 +51,6 @@ fn context_expression(may_name_object: &str) -> String {
 
 /// Returns an SQL expression for the size of the columns that can be large. `bytes_of` gives the
 /// expression for a JSON column.
-#[cfg(feature = "postgres")]
 pub(crate) fn replay_bytes_expression(
     may_name_object: &str,
     bytes_of: fn(&str) -> String,
@@ -73,7 +72,6 @@ pub(crate) fn replay_bytes_expression(
 
 /// Returns the select list of an outer query that applies a condition to the columns that can be
 /// large.
-#[cfg(feature = "postgres")]
 pub(crate) fn replay_columns_where(condition: &str) -> String {
     let columns = REPLAY_COLUMNS.columns.iter().map(|(name, kind)| match kind {
         ColumnKind::Json | ColumnKind::Text => format!("CASE WHEN {condition} THEN {name} END"),

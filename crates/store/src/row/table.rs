@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use noetl_types::Text;
 
-use super::cell::{CellProblem, CellRef, FromCell};
+use super::cell::{Cell, CellProblem, CellRef, FromCell};
 use crate::error::StoreError;
 
 /// Type of a column.
@@ -177,3 +177,75 @@ impl<'r> RowReader<'r> {
         }
     }
 }
+
+/// A type that can be read from a row.
+pub(crate) trait FromRow: Sized + Send + 'static {
+    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow>;
+}
+
+/// A type that can be written as a row.
+pub(crate) trait ToRow {
+    /// Encodes the value, in the order of the table's columns.
+    fn to_row(&self) -> Vec<Cell>;
+}
+
+/// Columns of a query that is not a table.
+static QUERY: Table = Table {
+    name: "(query)",
+    columns: &[
+        ("1", ColumnKind::Text),
+        ("2", ColumnKind::Text),
+        ("3", ColumnKind::Text),
+        ("4", ColumnKind::Text),
+        ("5", ColumnKind::Text),
+    ],
+};
+
+macro_rules! tuples {
+    ($(($($part:ident),+)),+) => {
+        $(
+            impl<$($part: FromCell + Send + 'static),+> FromRow for ($($part,)+) {
+                fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+                    let mut row = RowReader::new(&QUERY, cells);
+                    Ok(($(row.read_next::<$part>()?,)+))
+                }
+            }
+        )+
+    };
+}
+
+tuples!((A), (A, B), (A, B, C), (A, B, C, D), (A, B, C, D, E));
+
+/// Declares a table whose columns are the fields of a struct, which can be read from and written as
+/// its rows. A column whose name differs from its field follows in parentheses.
+macro_rules! table {
+    (
+        $(#[$doc:meta])*
+        $table:ident = $name:literal: $row:ident {
+            $($field:ident $(($column:ident))?: $kind:ident),+ $(,)?
+        }
+    ) => {
+        $(#[$doc])*
+        pub(crate) static $table: Table = Table {
+            name: $name,
+            columns: &[$((table!(@column $field $($column)?), ColumnKind::$kind)),+],
+        };
+
+        impl FromRow for $row {
+            fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
+                let mut row = RowReader::new(&$table, cells);
+                Ok(Self { $($field: row.read_next()?),+ })
+            }
+        }
+
+        impl ToRow for $row {
+            fn to_row(&self) -> Vec<Cell> {
+                cells![$(self.$field),+]
+            }
+        }
+    };
+    (@column $field:ident) => { stringify!($field) };
+    (@column $field:ident $column:ident) => { stringify!($column) };
+}
+
+pub(super) use table;

@@ -9,12 +9,11 @@ use super::bind::{
     execute_cached, is_key_conflict, placeholder_list, query_first, to_micros, to_store_error,
 };
 use super::writer::{FailureIsolation, rolled_back_error};
-use super::{coordination_queries, outbox, query, queue};
+use super::{append_coordination, outbox, queue};
 use crate::error::StoreError;
+use crate::executions::IS_DROPPED;
 use crate::model::{AppendError, AppendReceipt, TimerChange};
-use crate::row::{
-    AppendRows, COMMAND, Cell, EVENT, EXECUTION, EXECUTION_MUTABLE, RESULT, RowReader,
-};
+use crate::row::{AppendRows, COMMAND, Cell, EVENT, EXECUTION, EXECUTION_MUTABLE, RESULT};
 
 static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     let (columns, placeholders) = (EVENT.column_list(), placeholder_list(EVENT.columns.len()));
@@ -130,7 +129,9 @@ fn write_item_in_savepoint(
 /// Checks the preconditions of an append. All backends check them in this order, so that they
 /// refuse an append for the same reason.
 fn check_preconditions(connection: &Connection, rows: &AppendRows) -> Result<(), AppendError> {
-    if query::is_dropped(connection, rows.execution_id)? {
+    let dropped: Option<(bool,)> =
+        query_first(connection, IS_DROPPED.sqlite(), [rows.execution_id.get()])?;
+    if dropped.is_some_and(|(is_dropped,)| is_dropped) {
         return Err(AppendError::Dropped);
     }
     match (read_head(connection, rows.execution_id)?, rows.starts_execution) {
@@ -155,17 +156,14 @@ fn check_preconditions(connection: &Connection, rows: &AppendRows) -> Result<(),
             return Err(AppendError::Fenced { command_id: fence.command_id });
         }
     }
-    coordination_queries::check_keys(connection, rows)
+    append_coordination::check_keys(connection, rows)
 }
 
 fn read_head(
     connection: &Connection,
     execution_id: ExecutionId,
 ) -> Result<Option<(ExecutionVersion, ChainHash, bool)>, StoreError> {
-    query_first(connection, SELECT_HEAD, [execution_id.get()], |cells| {
-        let mut row = RowReader::new(&EXECUTION_MUTABLE, cells);
-        Ok((row.read_next()?, row.read_next()?, row.read_next()?))
-    })
+    query_first(connection, SELECT_HEAD, [execution_id.get()])
 }
 
 fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceipt, ItemFailure> {
@@ -194,7 +192,7 @@ fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceip
     for change in &rows.timers {
         write_timer(connection, rows.execution_id, change)?;
     }
-    coordination_queries::write_coordination_rows(connection, rows)?;
+    append_coordination::write_coordination_rows(connection, rows)?;
     Ok(AppendReceipt { head: rows.head, feed })
 }
 

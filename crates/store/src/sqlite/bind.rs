@@ -5,7 +5,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Params};
 
 use crate::error::StoreError;
-use crate::row::{Cell, CellRef, CorruptRow, Row, RowCells};
+use crate::row::{Cell, CellRef, CorruptRow, FromRow, Row, RowCells};
 
 impl ToSql for Cell {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -83,19 +83,17 @@ pub(super) fn execute_cached(
     connection.prepare_cached(sql)?.execute(params)
 }
 
-/// Returns all rows of a statement, decoded by `read`.
-pub(super) fn query_all<T>(
+/// Returns all rows of a statement.
+pub(super) fn query_all<T: FromRow>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(to_store_error)?;
-    let mut rows = statement.query(params).map_err(to_store_error)?;
     let mut decoded = Vec::new();
-    while let Some(row) = rows.next().map_err(to_store_error)? {
-        decoded.push(read(MeasuredRow::new(row).cells())?);
-    }
+    query_each(connection, sql, params, |cells| {
+        decoded.push(T::from_row(cells)?);
+        Ok(true)
+    })?;
     Ok(decoded)
 }
 
@@ -117,12 +115,11 @@ pub(super) fn query_each(
 }
 
 /// Returns rows of a statement until they reach `max_bytes`, and true if there are more.
-pub(super) fn query_within_bytes<T>(
+pub(super) fn query_within_bytes<T: FromRow>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
     max_bytes: usize,
-    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<(Vec<T>, bool), StoreError> {
     let mut statement = connection.prepare_cached(sql).map_err(to_store_error)?;
     let mut rows = statement.query(params).map_err(to_store_error)?;
@@ -133,20 +130,19 @@ pub(super) fn query_within_bytes<T>(
             return Ok((decoded, true));
         }
         let measured = MeasuredRow::new(row);
-        decoded.push(read(measured.cells())?);
+        decoded.push(T::from_row(measured.cells())?);
         total_bytes += measured.bytes_read.get();
     }
     Ok((decoded, false))
 }
 
 /// Returns the first row of a statement.
-pub(super) fn query_first<T>(
+pub(super) fn query_first<T: FromRow>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Option<T>, StoreError> {
-    Ok(query_all(connection, sql, params, read)?.into_iter().next())
+    Ok(query_all(connection, sql, params)?.into_iter().next())
 }
 
 pub(super) fn to_micros(time: Timestamp) -> i64 {

@@ -1,7 +1,6 @@
 //! Opens a file: takes the lock, applies the durability settings, and runs migrations.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use noetl_types::Digest;
 use rusqlite::config::DbConfig;
@@ -9,44 +8,15 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::bind::to_store_error;
 use super::file_lock;
-use super::reader_pool::ReaderPool;
+use super::reader_pool::Readers;
 use super::writer::SqliteWriter;
 use super::{SqliteOptions, SqliteStore};
 use crate::blobs::BlobFolder;
 use crate::error::StoreError;
 use crate::migration::{
-    AppliedMigrations, Migration, OLDEST_COMPATIBLE_VERSION, SchemaStatus, pending_migrations,
+    AppliedMigrations, OLDEST_COMPATIBLE_VERSION, SQLITE_MIGRATIONS, SchemaStatus,
+    pending_migrations,
 };
-
-pub(crate) static MIGRATIONS: [Migration; 11] = [
-    Migration { version: 1, name: "tables", sql: include_str!("migrations/0001_tables.sql") },
-    Migration { version: 2, name: "results", sql: include_str!("migrations/0002_results.sql") },
-    Migration { version: 3, name: "commons", sql: include_str!("migrations/0003_commons.sql") },
-    Migration { version: 4, name: "outlets", sql: include_str!("migrations/0004_outlets.sql") },
-    Migration { version: 5, name: "vault", sql: include_str!("migrations/0005_vault.sql") },
-    Migration {
-        version: 6,
-        name: "credentials",
-        sql: include_str!("migrations/0006_credentials.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "outbox_bytes",
-        sql: include_str!("migrations/0007_outbox_bytes.sql"),
-    },
-    Migration { version: 8, name: "keychain", sql: include_str!("migrations/0008_keychain.sql") },
-    Migration {
-        version: 9,
-        name: "secret_acts",
-        sql: include_str!("migrations/0009_secret_acts.sql"),
-    },
-    Migration {
-        version: 10,
-        name: "outbox_unpublished",
-        sql: include_str!("migrations/0010_outbox_unpublished.sql"),
-    },
-    Migration { version: 11, name: "purge", sql: include_str!("migrations/0011_purge.sql") },
-];
 
 /// Oldest supported SQLite version. Older ones can corrupt a file when they reset the WAL.
 const MIN_SQLITE_VERSION: i32 = 3_051_003;
@@ -89,10 +59,25 @@ pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreEr
     let read_connections = open_readers(options)?;
     Ok(SqliteStore {
         writer: SqliteWriter::spawn_writer(write_connection, options.queue_capacity)?,
-        readers: Arc::new(ReaderPool::new(read_connections)),
+        readers: Readers::new_pool(read_connections),
         blobs: options.blob_folder.as_deref().map(BlobFolder::open).transpose()?,
-        path: options.path.clone(),
+        path: Some(options.path.clone()),
         _lock: Some(lock),
+    })
+}
+
+/// Creates an empty database in memory.
+pub(super) fn open_in_memory() -> Result<SqliteStore, StoreError> {
+    let mut connection = Connection::open_in_memory().map_err(to_store_error)?;
+    configure_connection(&connection, WRITER_CACHE_SIZE)?;
+    run_migrations(&mut connection)?;
+    let (writer, connection) = SqliteWriter::in_memory(connection);
+    Ok(SqliteStore {
+        writer,
+        readers: Readers::Memory(connection),
+        blobs: None,
+        path: None,
+        _lock: None,
     })
 }
 
@@ -103,7 +88,7 @@ pub(super) fn open_read_only(options: &SqliteOptions) -> Result<SqliteStore, Sto
     let read_connections = open_readers(options)?;
     if let Some(connection) = read_connections.first() {
         let applied = read_applied_migrations(connection)?;
-        let pending = pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+        let pending = pending_migrations(SQLITE_MIGRATIONS, &applied).map_err(StoreError::fatal)?;
         if let Some(first) = pending.first() {
             let before = first.version;
             return Err(StoreError::fatal(OpenError::PendingMigration { before }));
@@ -111,9 +96,9 @@ pub(super) fn open_read_only(options: &SqliteOptions) -> Result<SqliteStore, Sto
     }
     Ok(SqliteStore {
         writer: SqliteWriter::read_only(),
-        readers: Arc::new(ReaderPool::new(read_connections)),
+        readers: Readers::new_pool(read_connections),
         blobs: options.blob_folder.as_deref().map(BlobFolder::open).transpose()?,
-        path: options.path.clone(),
+        path: Some(options.path.clone()),
         _lock: None,
     })
 }
@@ -121,7 +106,7 @@ pub(super) fn open_read_only(options: &SqliteOptions) -> Result<SqliteStore, Sto
 /// Returns the schema version of a file without changing it.
 pub(super) fn read_schema_status(options: &SqliteOptions) -> Result<SchemaStatus, StoreError> {
     let connection = open_reader(&options.path)?;
-    SchemaStatus::from_applied(&MIGRATIONS, &read_applied_migrations(&connection)?)
+    SchemaStatus::from_applied(SQLITE_MIGRATIONS, &read_applied_migrations(&connection)?)
         .map_err(StoreError::fatal)
 }
 
@@ -143,6 +128,11 @@ fn check_sqlite_version(number: i32, found: &'static str) -> Result<(), OpenErro
 
 fn open_connection(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(to_store_error)?;
+    configure_connection(&connection, cache)?;
+    Ok(connection)
+}
+
+fn configure_connection(connection: &Connection, cache: i64) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
     // Without QPSG, plans that depend on bound values are recomputed each time a statement leaves
     // the cache. That costs more than most statements take to run.
@@ -153,7 +143,7 @@ fn open_connection(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connecti
     for (setting, value) in PERFORMANCE_PRAGMAS.into_iter().chain([("cache_size", cache)]) {
         connection.pragma_update(None, setting, value).map_err(to_store_error)?;
     }
-    Ok(connection)
+    Ok(())
 }
 
 /// Applies the settings that durability depends on, and reads them back: some file systems ignore
@@ -201,7 +191,7 @@ fn run_migrations(connection: &mut Connection) -> Result<(), StoreError> {
         )
         .map_err(to_store_error)?;
     let applied = read_applied_migrations(connection)?;
-    for migration in pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
+    for migration in pending_migrations(SQLITE_MIGRATIONS, &applied).map_err(StoreError::fatal)? {
         let transaction = connection.transaction().map_err(to_store_error)?;
         transaction.execute_batch(migration.sql).map_err(to_store_error)?;
         transaction

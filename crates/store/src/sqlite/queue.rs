@@ -1,42 +1,24 @@
-//! Command queue: granting, extending, and releasing leases.
+//! [`CommandQueue`] in SQLite.
 
 use std::sync::LazyLock;
 
-use noetl_types::limits::PageLimit;
-use noetl_types::{
-    CommandId, CommandStatus, ExecutionId, Json, PoolName, TenantId, Timestamp, WorkerId,
-};
+use async_trait::async_trait;
+use noetl_types::{CommandId, CommandStatus, Json, TenantId, Timestamp, WorkerId};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::bind::{
     execute_cached, placeholder_list, query_all, query_first, to_micros, to_store_error,
 };
-use super::query;
+use super::{SqliteStore, log};
+use crate::commands::{COMMAND_BY_ID, CommandQueue};
 use crate::error::StoreError;
 use crate::lease_order::{self, WaitingCommand};
 use crate::model::{
-    Command, CommandFilter, CommandLease, CommandPage, Fence, LeaseExtension, LeaseOutcome,
-    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, MAX_POOLS, PoolCount,
+    Command, CommandLease, Fence, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest,
+    LeaseTerms, LeasedCommand,
 };
-use crate::row::{self, COMMAND, RowReader, encode_command};
-
-static SELECT_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.column_list();
-    format!("SELECT {columns} FROM command WHERE command_id = ?1")
-});
-
-static SELECT_EXPIRED: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.column_list();
-    format!(
-        "SELECT {columns} FROM command WHERE lease_until <= ?1
-         ORDER BY lease_until, command_id LIMIT ?2"
-    )
-});
-
-static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
-    let columns = COMMAND.prefixed_column_list("command.");
-    format!("SELECT {columns} {}", include_str!("sql/list_commands.sql"))
-});
+use crate::row::{COMMAND, ToRow as _, cells};
+use crate::sql::{Database as _, Durability, Statement};
 
 static UPDATE_COMMAND: LazyLock<String> = LazyLock::new(|| {
     let (columns, placeholders) = (COMMAND.column_list(), placeholder_list(COMMAND.columns.len()));
@@ -49,59 +31,10 @@ pub(super) fn find_command(
     connection: &Connection,
     command_id: CommandId,
 ) -> Result<Option<Command>, StoreError> {
-    query_first(connection, &SELECT_COMMAND, [command_id.get()], row::decode_command)
+    query_first(connection, COMMAND_BY_ID.sqlite(), [command_id.get()])
 }
 
-pub(super) fn list_expired_leases(
-    connection: &Connection,
-    now: Timestamp,
-    limit: PageLimit,
-) -> Result<Vec<Command>, StoreError> {
-    let params = (to_micros(now), limit.get());
-    query_all(connection, &SELECT_EXPIRED, params, row::decode_command)
-}
-
-pub(super) fn list_commands(
-    connection: &Connection,
-    filter: &CommandFilter,
-) -> Result<CommandPage, StoreError> {
-    let names = filter.status.status_names();
-    let names = names.map(|names| Json::list(names.into_iter().map(Json::from)).to_string());
-    let params = params![
-        filter.tenant_id.as_str(),
-        names,
-        filter.execution_id.map(ExecutionId::get),
-        filter.pool.as_ref().map(PoolName::as_str),
-        filter.worker.as_ref().map(WorkerId::as_str),
-        filter.after.map(CommandId::get),
-        filter.limit.get(),
-    ];
-    let commands = query_all(connection, &LIST_COMMANDS, params, row::decode_command)?;
-    Ok(CommandPage::from_rows(commands, filter.limit))
-}
-
-pub(super) fn expire_worker_leases(
-    connection: &Connection,
-    tenant_id: &TenantId,
-    worker: &WorkerId,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
-    let sql = "UPDATE command SET lease_until = ?2
-        WHERE worker_id = ?1 AND lease_until > ?2 AND EXISTS (
-            SELECT 1 FROM execution
-            WHERE execution.execution_id = command.execution_id AND execution.tenant_id = ?3
-        )";
-    let params = (worker.as_str(), to_micros(now), tenant_id.as_str());
-    let expired = execute_cached(connection, sql, params).map_err(to_store_error)?;
-    u64::try_from(expired).map_err(StoreError::fatal)
-}
-
-pub(super) fn pool_counts(connection: &Connection) -> Result<Vec<PoolCount>, StoreError> {
-    let sql = include_str!("sql/pool_counts.sql");
-    query_all(connection, sql, [MAX_POOLS], row::decode_pool_count)
-}
-
-pub(super) fn lease_commands(
+fn lease_commands(
     connection: &Connection,
     request: &LeaseRequest,
 ) -> Result<Vec<LeasedCommand>, StoreError> {
@@ -113,14 +46,14 @@ pub(super) fn lease_commands(
         kinds,
         lease_order::lookahead_rows(request.max_commands)
     ];
-    let waiting = query_all(connection, SELECT_WAITING, params, |cells| {
-        let mut row = RowReader::new(&COMMAND, cells);
-        Ok(WaitingCommand {
-            command_id: row.read_next()?,
-            execution_id: row.read_next()?,
-            priority: row.read_next()?,
+    let waiting = query_all(connection, SELECT_WAITING, params)?.into_iter();
+    let waiting: Vec<_> = waiting
+        .map(|(command_id, execution_id, priority)| WaitingCommand {
+            command_id,
+            execution_id,
+            priority,
         })
-    })?;
+        .collect();
     let mut leased = Vec::new();
     for command_id in lease_order::choose_commands(&waiting, request.max_commands) {
         let outcome = try_lease_command(connection, command_id, &request.terms)?;
@@ -129,7 +62,7 @@ pub(super) fn lease_commands(
     Ok(leased)
 }
 
-pub(super) fn try_lease_command(
+fn try_lease_command(
     connection: &Connection,
     command_id: CommandId,
     terms: &LeaseTerms,
@@ -137,7 +70,7 @@ pub(super) fn try_lease_command(
     let Some(mut command) = find_command(connection, command_id)? else {
         return Ok(None);
     };
-    let issued = query::find_event(connection, command.execution_id, command_id.into())?;
+    let issued = log::find_event(connection, command.execution_id, command_id.into())?;
     let Some(issued) = issued else {
         return Ok(None);
     };
@@ -149,7 +82,7 @@ pub(super) fn try_lease_command(
     Ok(Some(LeaseOutcome { leased: LeasedCommand { command, issued: issued.record }, is_granted }))
 }
 
-pub(super) fn extend_leases(
+fn extend_leases(
     connection: &Connection,
     leases: &[Fence],
     until: Timestamp,
@@ -168,7 +101,7 @@ pub(super) fn extend_leases(
         .collect()
 }
 
-pub(super) fn release_leases(
+fn release_leases(
     connection: &Connection,
     leases: &[LeaseRelease],
 ) -> Result<Vec<bool>, StoreError> {
@@ -197,7 +130,67 @@ fn find_held_command(
 }
 
 fn update_command(connection: &Connection, command: &Command) -> Result<(), StoreError> {
-    let row = params_from_iter(encode_command(command));
+    let row = params_from_iter(command.to_row());
     execute_cached(connection, &UPDATE_COMMAND, row).map_err(to_store_error)?;
     Ok(())
+}
+
+static EXPIRE_WORKER_LEASES: Statement = Statement::new(
+    "UPDATE command SET lease_until = $2
+     WHERE worker_id = $1 AND lease_until > $2 AND EXISTS (
+         SELECT 1 FROM execution
+         WHERE execution.execution_id = command.execution_id AND execution.tenant_id = $3
+     )",
+);
+
+#[async_trait]
+impl CommandQueue for SqliteStore {
+    async fn lease_commands(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<Vec<LeasedCommand>, StoreError> {
+        self.writer
+            .run_write(Durability::Unsynced, move |connection| lease_commands(connection, &request))
+            .await
+    }
+
+    async fn try_lease_command(
+        &self,
+        command_id: CommandId,
+        terms: LeaseTerms,
+    ) -> Result<Option<LeaseOutcome>, StoreError> {
+        self.writer
+            .run_write(Durability::Unsynced, move |connection| {
+                try_lease_command(connection, command_id, &terms)
+            })
+            .await
+    }
+
+    async fn extend_leases(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<LeaseExtension>, StoreError> {
+        self.writer
+            .run_write(Durability::Unsynced, move |connection| {
+                extend_leases(connection, &leases, until)
+            })
+            .await
+    }
+
+    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
+        self.writer
+            .run_write(Durability::Unsynced, move |connection| release_leases(connection, &leases))
+            .await
+    }
+
+    async fn expire_worker_leases(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let params = cells![worker, now, tenant_id];
+        self.execute(Durability::Unsynced, &EXPIRE_WORKER_LEASES, params).await
+    }
 }

@@ -5,9 +5,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
+use super::writer::MemoryConnection;
 use crate::error::StoreError;
 
-/// Read connections. Each serves one call at a time.
+/// Read connections.
+#[derive(Debug)]
+pub(super) enum Readers {
+    /// Connections to a file, used by threads that may block.
+    Pool(Arc<ReaderPool>),
+    /// The connection to a database in memory, used by the callers' threads.
+    Memory(MemoryConnection),
+}
+
+impl Readers {
+    pub(super) fn new_pool(connections: Vec<Connection>) -> Self {
+        let permits = Arc::new(Semaphore::new(connections.len()));
+        Self::Pool(Arc::new(ReaderPool { idle: Mutex::new(connections), permits }))
+    }
+
+    /// Runs a read in one snapshot of the database.
+    pub(super) async fn run_query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self {
+            Self::Pool(pool) => ReaderPool::run_query(pool, read).await,
+            // No other call uses the connection meanwhile, so no transaction is needed.
+            Self::Memory(connection) => connection.with_connection(read),
+        }
+    }
+}
+
+/// Read connections to a file. Each serves one call at a time.
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     idle: Mutex<Vec<Connection>>,
@@ -15,12 +44,8 @@ pub(super) struct ReaderPool {
 }
 
 impl ReaderPool {
-    pub(super) fn new(connections: Vec<Connection>) -> Self {
-        Self { permits: Arc::new(Semaphore::new(connections.len())), idle: Mutex::new(connections) }
-    }
-
-    /// Runs a read in one snapshot of the file, on a thread that may block.
-    pub(super) async fn run_query<T: Send + 'static>(
+    /// Runs a read on a thread that may block.
+    async fn run_query<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {

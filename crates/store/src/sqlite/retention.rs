@@ -10,15 +10,17 @@ use std::collections::BTreeSet;
 
 use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, FeedPosition, Month, Timestamp};
+use noetl_types::{ExecutionId, FeedPosition, Month, Text, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::bind::{execute_cached, query_all, query_first, to_micros, to_store_error};
-use super::stream;
 use crate::error::StoreError;
-use crate::model::{EnabledPublishers, LogPartition, OldPartition, PinReason};
-use crate::row::{CorruptRow, DEPENDENT_TABLES, DependentTable, EXECUTION, RowReader};
+use crate::model::{
+    EnabledPublishers, LogEpoch, LogPartition, OldPartition, PinReason, StreamCursor,
+};
+use crate::row::{CorruptRow, DEPENDENT_TABLES, DependentTable};
+use crate::streams::{CURSOR_BY_NAME, SELECT_LOG_EPOCH};
 
 /// Maximum executions per drop step.
 const MAX_STEP_EXECUTIONS: i64 = 500;
@@ -79,9 +81,8 @@ fn first_execution_id(
     sql: &str,
     partition: &LogPartition,
 ) -> Result<Option<ExecutionId>, StoreError> {
-    query_first(connection, sql, (partition.first_id, partition.end_id), |cells| {
-        RowReader::new(&EXECUTION, cells).read_next()
-    })
+    let found = query_first(connection, sql, (partition.first_id, partition.end_id))?;
+    Ok(found.map(|(execution_id,)| execution_id))
 }
 
 /// Returns the reason that executions of a partition cannot be dropped. `last` is the position of
@@ -128,7 +129,7 @@ fn readable_pin_reason(
     for name in &publishers.streams {
         // A stream that never started, or that belongs to an earlier log epoch, has published
         // nothing.
-        let published = stream::published_position(connection, name)?;
+        let published = published_position(connection, name)?;
         if published.is_none_or(|published| published < FeedPosition { tx: 0, position }) {
             return Ok(Some(PinReason::Stream(name.clone())));
         }
@@ -136,15 +137,26 @@ fn readable_pin_reason(
     Ok(None)
 }
 
+/// Returns the position up to which a stream has published. `None` if it never started or belongs
+/// to an earlier log epoch.
+fn published_position(
+    connection: &Connection,
+    name: &Text,
+) -> Result<Option<FeedPosition>, StoreError> {
+    let cursor: Option<StreamCursor> =
+        query_first(connection, CURSOR_BY_NAME.sqlite(), [name.as_str()])?;
+    let epoch: Option<(LogEpoch,)> = query_first(connection, SELECT_LOG_EPOCH.sqlite(), [])?;
+    let epoch = epoch.map_or(LogEpoch::FIRST, |(epoch,)| epoch);
+    Ok(cursor.filter(|cursor| cursor.log_epoch == epoch).map(|cursor| cursor.position))
+}
+
 fn query_position(
     connection: &Connection,
     sql: &str,
     params: impl rusqlite::Params,
 ) -> Result<Option<i64>, StoreError> {
-    let found = query_first(connection, sql, params, |cells| {
-        RowReader::new(&EXECUTION, cells).read_next::<Option<i64>>()
-    })?;
-    Ok(found.flatten())
+    let found: Option<(Option<i64>,)> = query_first(connection, sql, params)?;
+    Ok(found.and_then(|(position,)| position))
 }
 
 const LAST_LOG_POSITION: &str = "SELECT max(position) FROM event";
@@ -202,10 +214,8 @@ fn months_with_executions(
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
     loop {
-        let next: Option<i64> = query_first(connection, sql, (start, cutoff_id), |cells| {
-            RowReader::new(&EXECUTION, cells).read_next()
-        })?;
-        let Some(number) = next else {
+        let next: Option<(i64,)> = query_first(connection, sql, (start, cutoff_id))?;
+        let Some((number,)) = next else {
             return Ok(months);
         };
         let id = ExecutionId::new(number.max(1)).map_err(StoreError::fatal)?;
@@ -245,13 +255,9 @@ pub(super) fn drop_first_executions(
 ) -> Result<DropStep, StoreError> {
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1 OFFSET ?3";
-    let next: Option<i64> = query_first(
-        connection,
-        sql,
-        (partition.first_id, partition.end_id, MAX_STEP_EXECUTIONS),
-        |cells| RowReader::new(&EXECUTION, cells).read_next(),
-    )?;
-    let end = next.unwrap_or(partition.end_id);
+    let params = (partition.first_id, partition.end_id, MAX_STEP_EXECUTIONS);
+    let next: Option<(i64,)> = query_first(connection, sql, params)?;
+    let end = next.map_or(partition.end_id, |(id,)| id);
     let scan = scan_new_events(connection, partition, scan)?;
     let step = LogPartition { end_id: end, ..partition.clone() };
     if let Some(reason) = pin_reason(connection, &step, publishers, scan.last_position)? {
@@ -263,7 +269,11 @@ pub(super) fn drop_first_executions(
         .map_err(to_store_error)?;
     let delete = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
     execute_cached(connection, delete, (partition.first_id, end)).map_err(to_store_error)?;
-    stream::record_dropped_position(connection, scan.last_position.unwrap_or_default())?;
+    let record_position = "INSERT INTO meta (key, value) VALUES ('last_dropped', ?1)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value
+        WHERE CAST(value AS INTEGER) < CAST(excluded.value AS INTEGER)";
+    let position = scan.last_position.unwrap_or_default().to_string();
+    execute_cached(connection, record_position, [position]).map_err(to_store_error)?;
     Ok(if next.is_some() { DropStep::More(scan) } else { DropStep::Done })
 }
 
@@ -324,10 +334,7 @@ pub(super) fn purge_dropped_executions(
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
     let sql = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL ORDER BY lo";
-    let ranges = query_all(connection, sql, [], |cells| {
-        let mut row = RowReader::new(&EXECUTION, cells);
-        Ok((row.read_next::<i64>()?, row.read_next::<i64>()?))
-    })?;
+    let ranges: Vec<(i64, i64)> = query_all(connection, sql, [])?;
     for (first_id, end_id) in ranges {
         for dependent in std::iter::once(&EVENT_TABLE).chain(DEPENDENT_TABLES) {
             let deleted = delete_execution_rows(connection, dependent, first_id, end_id, limit)

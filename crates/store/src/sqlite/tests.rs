@@ -10,8 +10,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::writer::Durability;
 use super::{SqliteOptions, SqliteStore};
+use crate::prelude::*;
+use crate::sql::Durability;
 use crate::suite::fixture::{TestExecution, append_one, lease_request, test_time};
 use crate::suite::result::{new_result, result_put};
 use crate::suite::stream::assert_unreadable_row_is_reported;
@@ -19,10 +20,7 @@ use crate::suite::{
     StoreFixture, compare_concurrent_with_model, compare_with_model,
     compare_with_model_under_faults, damaged_rows, publishing_suite, store_suite,
 };
-use crate::{
-    CoordinationStore as _, GcTarget, MaintenanceStore as _, PublishingStore as _, Store as _,
-    StoreError,
-};
+use crate::{GcTarget, StoreError};
 
 mod purge_steps;
 mod query_plans;
@@ -362,7 +360,7 @@ async fn failed_write_is_rolled_back() {
 
 /// Limits the database to a number of additional pages, or removes the limit.
 async fn limit_pages(store: &SqliteStore, additional: Option<i64>) {
-    let work = move |connection: &Connection| {
+    let work = move |connection: &mut Connection| {
         let pages: i64 =
             connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let max_pages = additional.map_or(1_000_000, |additional| pages + additional);

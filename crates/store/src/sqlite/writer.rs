@@ -3,9 +3,11 @@
 //! The thread takes all queued calls when it is free and never waits for more. A single call costs
 //! one commit. Under load, many calls share one commit. A failed call does not fail the other calls
 //! of its group: the group is rolled back and run again with a savepoint for each call.
+//!
+//! A database in memory has no thread: each call commits on the caller's thread, under a lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -13,21 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::bind::{execute_cached, to_store_error};
 use crate::error::StoreError;
+use crate::sql::Durability;
 
 /// Maximum calls per commit.
 const MAX_GROUP_CALLS: usize = 256;
 
 /// Maximum bytes per commit. The last call of a group may exceed it.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
-
-/// Durability that a call requires of its commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durability {
-    /// The commit is synced to disk before the call is answered.
-    Synced,
-    /// A power failure may lose the commit. The next synced commit makes it durable.
-    Unsynced,
-}
 
 /// Number of commits of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +51,7 @@ pub(super) enum FailureIsolation {
 /// Call in the writer's queue.
 trait WriteTask: Send {
     /// Runs the work and returns true if its writes are to be committed. May run a second time.
-    fn run_work(&mut self, connection: &Connection, isolation: FailureIsolation) -> bool;
+    fn run_work(&mut self, connection: &mut Connection, isolation: FailureIsolation) -> bool;
 
     /// Answers the call after its commit has succeeded or failed.
     fn send_reply(self: Box<Self>, outcome: Result<(), StoreError>);
@@ -73,9 +67,9 @@ struct WriteCall<T, W> {
 impl<T, W> WriteTask for WriteCall<T, W>
 where
     T: Send,
-    W: Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send,
+    W: Fn(&mut Connection, FailureIsolation) -> Result<T, StoreError> + Send,
 {
-    fn run_work(&mut self, connection: &Connection, isolation: FailureIsolation) -> bool {
+    fn run_work(&mut self, connection: &mut Connection, isolation: FailureIsolation) -> bool {
         self.result = (self.work)(connection, isolation);
         self.result.is_ok()
     }
@@ -94,13 +88,40 @@ struct WriteJob {
     task: Box<dyn WriteTask>,
 }
 
-/// Handle of the writer thread.
+/// Handle of the writer.
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
-    /// `None` once the writer is dropped, and for a read-only store.
-    queue: Option<mpsc::Sender<WriteJob>>,
-    thread: Option<JoinHandle<()>>,
+    mode: WriterMode,
     counters: Arc<CommitCounters>,
+}
+
+#[derive(Debug)]
+enum WriterMode {
+    /// The file is open read-only.
+    ReadOnly,
+    /// A thread commits the calls of a queue.
+    Thread {
+        /// `None` once the writer is dropped.
+        queue: Option<mpsc::Sender<WriteJob>>,
+        thread: Option<JoinHandle<()>>,
+    },
+    /// Callers commit on their own thread.
+    Memory(MemoryConnection),
+}
+
+/// The only connection to a database in memory, shared by the writer and all readers.
+#[derive(Debug, Clone)]
+pub(super) struct MemoryConnection(Arc<Mutex<GroupWriter>>);
+
+impl MemoryConnection {
+    fn lock(&self) -> MutexGuard<'_, GroupWriter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs work on the connection.
+    pub(super) fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> T) -> T {
+        work(&self.lock().connection)
+    }
 }
 
 impl SqliteWriter {
@@ -111,18 +132,26 @@ impl SqliteWriter {
     ) -> Result<Self, StoreError> {
         let (sender, receiver) = mpsc::channel(queue_capacity.max(1));
         let counters = Arc::new(CommitCounters::default());
-        let mut thread =
-            WriterThread { connection, is_synced: true, counters: Arc::clone(&counters) };
+        let mut writer = GroupWriter::new(connection, &counters);
         let thread = std::thread::Builder::new()
             .name("noetl-sqlite-writer".to_owned())
-            .spawn(move || thread.writer_loop(receiver))
+            .spawn(move || writer.writer_loop(receiver))
             .map_err(StoreError::retry)?;
-        Ok(Self { queue: Some(sender), thread: Some(thread), counters })
+        let mode = WriterMode::Thread { queue: Some(sender), thread: Some(thread) };
+        Ok(Self { mode, counters })
+    }
+
+    /// Returns the writer of a database in memory, and its connection for the readers.
+    pub(super) fn in_memory(connection: Connection) -> (Self, MemoryConnection) {
+        let counters = Arc::new(CommitCounters::default());
+        let writer = GroupWriter::new(connection, &counters);
+        let connection = MemoryConnection(Arc::new(Mutex::new(writer)));
+        (Self { mode: WriterMode::Memory(connection.clone()), counters }, connection)
     }
 
     /// Returns a writer that rejects all calls, for a read-only store.
     pub(super) fn read_only() -> Self {
-        Self { queue: None, thread: None, counters: Arc::default() }
+        Self { mode: WriterMode::ReadOnly, counters: Arc::default() }
     }
 
     pub(super) fn commit_counts(&self) -> CommitCounts {
@@ -135,8 +164,12 @@ impl SqliteWriter {
     /// Number of calls in the queue.
     #[cfg(test)]
     pub(super) fn queued_calls(&self) -> usize {
-        let queue = self.queue.as_ref().unwrap();
-        queue.max_capacity() - queue.capacity()
+        match &self.mode {
+            WriterMode::Thread { queue: Some(queue), .. } => {
+                queue.max_capacity() - queue.capacity()
+            }
+            _ => 0,
+        }
     }
 
     /// Runs work in the next transaction. If the work fails, its writes are rolled back. The work
@@ -144,7 +177,7 @@ impl SqliteWriter {
     pub(super) async fn run_write<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.submit_job(durability, 0, move |connection, _| work(connection)).await
     }
@@ -153,16 +186,17 @@ impl SqliteWriter {
     pub(super) async fn run_large_write<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&mut Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.submit_job(Durability::Synced, bytes, work).await
     }
 
-    async fn submit_job<T: Send + 'static>(
+    /// Runs work that writes about `bytes` bytes in the next transaction.
+    pub(super) async fn submit_job<T: Send + 'static>(
         &self,
         durability: Durability,
         bytes: usize,
-        work: impl Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&mut Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let job = WriteJob {
@@ -171,9 +205,20 @@ impl SqliteWriter {
             task: Box::new(WriteCall { work, result: Err(rolled_back_error()), sender }),
         };
         let stopped = || StoreError::fatal("the writer has stopped");
-        let read_only = || StoreError::fatal("the database file is open read-only");
-        let queue = self.queue.as_ref().ok_or_else(read_only)?;
-        queue.send(job).await.map_err(|_| stopped())?;
+        match &self.mode {
+            WriterMode::ReadOnly => {
+                return Err(StoreError::fatal("the database file is open read-only"));
+            }
+            WriterMode::Thread { queue, .. } => {
+                let queue = queue.as_ref().ok_or_else(stopped)?;
+                queue.send(job).await.map_err(|_| stopped())?;
+            }
+            WriterMode::Memory(connection) => {
+                // Nothing is synced, so the level never changes.
+                let job = WriteJob { durability: Durability::Synced, ..job };
+                connection.lock().commit_group(vec![job]);
+            }
+        }
         receiver.await.map_err(|_| StoreError::unknown_outcome("the writer has stopped"))?
     }
 }
@@ -181,22 +226,30 @@ impl SqliteWriter {
 /// Queued calls are still written, and the file is closed before its lock is released.
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has nothing left to close.
-            let _ = thread.join();
+        if let WriterMode::Thread { queue, thread } = &mut self.mode {
+            *queue = None;
+            if let Some(thread) = thread.take() {
+                // A thread that panicked has nothing left to close.
+                let _ = thread.join();
+            }
         }
     }
 }
 
-struct WriterThread {
+/// Commits groups of calls on a connection.
+#[derive(Debug)]
+struct GroupWriter {
     connection: Connection,
     /// True while commits wait for a sync to disk.
     is_synced: bool,
     counters: Arc<CommitCounters>,
 }
 
-impl WriterThread {
+impl GroupWriter {
+    fn new(connection: Connection, counters: &Arc<CommitCounters>) -> Self {
+        Self { connection, is_synced: true, counters: Arc::clone(counters) }
+    }
+
     fn writer_loop(&mut self, mut queue: mpsc::Receiver<WriteJob>) {
         while let Some(first) = queue.blocking_recv() {
             let mut bytes = first.bytes;
@@ -263,14 +316,14 @@ impl WriterThread {
     /// Runs the work of a group. Stops when the database ends the transaction, since later writes
     /// would be committed one by one.
     fn run_group(
-        &self,
+        &mut self,
         group: &mut [WriteJob],
         isolation: FailureIsolation,
     ) -> Result<(), GroupFailure> {
         for job in group {
             match isolation {
                 FailureIsolation::WholeGroup => {
-                    if !job.task.run_work(&self.connection, isolation) {
+                    if !job.task.run_work(&mut self.connection, isolation) {
                         return Err(GroupFailure::Call);
                     }
                 }
@@ -284,9 +337,9 @@ impl WriterThread {
         Ok(())
     }
 
-    fn run_in_savepoint(&self, task: &mut dyn WriteTask) -> Result<(), StoreError> {
+    fn run_in_savepoint(&mut self, task: &mut dyn WriteTask) -> Result<(), StoreError> {
         execute_cached(&self.connection, "SAVEPOINT job", []).map_err(to_store_error)?;
-        let succeeded = task.run_work(&self.connection, FailureIsolation::Savepoint);
+        let succeeded = task.run_work(&mut self.connection, FailureIsolation::Savepoint);
         // A full disk may end the whole transaction, including the savepoint.
         if self.connection.is_autocommit() {
             return Err(rolled_back_error());

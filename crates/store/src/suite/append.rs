@@ -211,8 +211,9 @@ pub(crate) async fn later_appends_of_call_see_earlier_ones(fixture: &StoreFixtur
     let store = &*fixture.store;
     let run = TestExecution::new(1);
     let start = run.start_request();
-    // The head after the start follows from the start alone, so later appends can be built before it is sent.
-    let model = crate::MemoryStore::new();
+    // The head after the start follows from the start alone, so later appends can be built before
+    // it is sent.
+    let model = crate::SqliteStore::in_memory().unwrap();
     let mut pipelined = run.clone();
     pipelined.append_to(&model, start.clone()).await.unwrap();
     let results =

@@ -1,6 +1,6 @@
 //! Plays the same random history on two backends and compares their answers.
 //!
-//! One of them is the memory store. Histories are played on a store without faults, on one that
+//! One of them is SQLite in memory. Histories are played on a store without faults, on one that
 //! fails before or after a call, and concurrently with other histories that compete for the same
 //! connections, groups and locks.
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::history::RandomHistory;
 use crate::faulty::{Fault, FaultFn, FaultyStore};
-use crate::{MemoryStore, Store};
+use crate::{SqliteStore, Store};
 
 fn assert_same_answers(seed: u64, expected: &[String], actual: &[String]) {
     for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
@@ -26,9 +26,9 @@ async fn play_history(store: &dyn Store, seed: u64, calls: usize) -> Vec<String>
     history.read_final_answers(store).await
 }
 
-/// Plays a history on the memory store and on a backend, and panics at the first difference.
+/// Plays a history on a store in memory and on a backend, and panics at the first difference.
 pub(crate) async fn compare_with_model(store: &dyn Store, seed: u64, calls: usize) {
-    let expected = play_history(&MemoryStore::new(), seed, calls).await;
+    let expected = play_history(&SqliteStore::in_memory().unwrap(), seed, calls).await;
     let actual = play_history(store, seed, calls).await;
     assert_same_answers(seed, &expected, &actual);
 }
@@ -66,7 +66,7 @@ async fn play_history_with_faults<S: Store>(store: S, seed: u64, calls: usize) -
 /// Compares with faults: effects of calls that failed after completion exist on both stores, those
 /// of calls that failed before on neither.
 pub(crate) async fn compare_with_model_under_faults<S: Store>(store: S, seed: u64, calls: usize) {
-    let expected = play_history_with_faults(MemoryStore::new(), seed, calls).await;
+    let expected = play_history_with_faults(SqliteStore::in_memory().unwrap(), seed, calls).await;
     let actual = play_history_with_faults(store, seed, calls).await;
     assert_same_answers(seed, &expected, &actual);
 }
@@ -83,7 +83,7 @@ pub(crate) async fn compare_concurrent_with_model(
         let store = Arc::clone(&store);
         tasks.spawn(async move {
             let seed = seed.wrapping_add(u64::try_from(lane).unwrap());
-            let model = MemoryStore::new();
+            let model = SqliteStore::in_memory().unwrap();
             let mut expected = RandomHistory::in_lane(seed, lane);
             expected.play_calls(&model, calls).await;
             let mut actual = RandomHistory::in_lane(seed, lane);

@@ -7,7 +7,6 @@ pub(crate) mod append;
 pub(crate) mod cache_and_vars;
 pub(crate) mod catalog;
 pub(crate) mod credential;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) mod damaged_rows;
 pub(crate) mod dedup;
 mod differential;

@@ -75,7 +75,7 @@ pub(crate) async fn slots_are_granted_by_priority_and_arrival(fixture: &StoreFix
     let states: Vec<_> = slots_of_key(store, "k")
         .await
         .iter()
-        .map(|slot| (slot.id.execution_id, slot.held_since()))
+        .map(|slot| (slot.id.execution_id, held_since(slot)))
         .collect();
     let held = Some(test_time("12:01:00"));
     assert_eq!(states, [(early.id, held), (urgent.id, held), (late.id, None)]);
@@ -185,7 +185,7 @@ pub(crate) async fn racing_slot_grants_never_exceed_limit(fixture: &StoreFixture
                 let granted = store.grant_slots(&tenant, &name, test_time("12:01:00")).await;
                 granted.unwrap();
                 let slots = slots_of_key(&*store, "k").await;
-                let held = slots.iter().filter(|slot| slot.held_since().is_some());
+                let held = slots.iter().filter(|slot| held_since(slot).is_some());
                 let held: Vec<_> = held.map(|slot| slot.id.execution_id).collect();
                 assert!(held.len() <= usize::try_from(LIMIT).unwrap(), "{held:?}");
                 if held.contains(&run.id) {
@@ -202,4 +202,12 @@ pub(crate) async fn racing_slot_grants_never_exceed_limit(fixture: &StoreFixture
     }
     tasks.join_all().await;
     assert_eq!(slots_of_key(&*fixture.store, "k").await, []);
+}
+
+/// Returns the grant time of a held slot.
+fn held_since(slot: &Slot) -> Option<Timestamp> {
+    match slot.state {
+        SlotState::Held { since, .. } => Some(since),
+        SlotState::Waiting => None,
+    }
 }

@@ -1,5 +1,5 @@
 use noetl_server::{RuntimeError, Settings, SystemClock};
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::MachineId;
 use noetl_worker::WorkerError;
 
@@ -29,19 +29,19 @@ impl FakeTask {
 
 struct DevProcessFixture {
     process: DevProcess,
-    store: Arc<MemoryStore>,
+    store: Arc<SqliteStore>,
     stop_server: CancellationToken,
     stop_worker: CancellationToken,
 }
 
 /// Opens a runtime with a fixed machine id, which only one process can lease at a time.
-async fn open_runtime(store: &Arc<MemoryStore>) -> Result<Runtime, RuntimeError> {
+async fn open_runtime(store: &Arc<SqliteStore>) -> Result<Runtime, RuntimeError> {
     let settings = Settings { machine_id: Some(MachineId::new(7).unwrap()), ..Settings::default() };
     Runtime::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
 }
 
 async fn start_fixture(server: FakeTask, worker: FakeTask) -> DevProcessFixture {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let runtime = open_runtime(&store).await.unwrap();
     assert!(open_runtime(&store).await.is_err());
     let (stop_server, stop_worker) = (CancellationToken::new(), CancellationToken::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_api::execute::ExecuteRequest;
 use noetl_server::Settings;
-use noetl_store::{MemoryStore, OutboxFilter, OutboxStatus};
+use noetl_store::{OutboxFilter, OutboxStatus, SqliteStore};
 use noetl_types::limits::PageLimit;
 use noetl_types::{Json, Millis, PlaybookPath};
 
@@ -37,7 +37,8 @@ impl TestPlatform {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broker_outage_costs_no_attempts() {
     const FILLED: u64 = 250;
-    let mut platform = TestPlatform::open(Arc::new(MemoryStore::new()), 2, false).await;
+    let mut platform =
+        TestPlatform::open(Arc::new(SqliteStore::in_memory().unwrap()), 2, false).await;
     platform.runtime.register_system_playbooks().await.unwrap();
     platform.fill_outbox(FILLED).await;
     platform.nats.kill_server().expect("killed");
@@ -67,7 +68,7 @@ async fn broker_loss_mid_batch_fails_no_row() {
     let broker = TestBroker::start_with_stream().await;
     let settings =
         Settings { outbox: true, outbox_lease: Millis::from_secs(1), ..Settings::default() };
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.register_system_playbooks().await.unwrap();
     platform.fill_outbox(FILLED).await;

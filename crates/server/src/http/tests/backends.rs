@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store};
+use noetl_store::{PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ enum StoreGuard {
 
 impl StoreFixture {
     pub(super) fn in_memory() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), _guard: StoreGuard::Memory }
+        Self { store: Arc::new(SqliteStore::in_memory().unwrap()), _guard: StoreGuard::Memory }
     }
 
     pub(super) fn on_sqlite() -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noetl_store::faulty::Fault;
-use noetl_store::{MAX_APPEND_EVENTS, MAX_RESULT_BYTES, MemoryStore, NewResult, ResultPut, Store};
+use noetl_store::{MAX_APPEND_EVENTS, MAX_RESULT_BYTES, NewResult, ResultPut, SqliteStore, Store};
 use noetl_types::{ErrorCode, ResultId, Timestamp, sha256};
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ workflow:
 /// The limit applies regardless of the number of messages in the call.
 #[tokio::test]
 async fn rejects_batch_exceeding_append_limit() {
-    let server = start_server_with_fixed_clock(Arc::new(MemoryStore::new())).await;
+    let server = start_server_with_fixed_clock(Arc::new(SqliteStore::in_memory().unwrap())).await;
     for audit_count in [0, 20] {
         let [one, other] = claim_branches(&server, [OVER_HALF_OF_APPEND; 2]).await;
         let before = one.event_types().await;
@@ -162,7 +162,7 @@ async fn store_result(claimed: &ClaimedCommand<'_>, result_id: i64, bytes: Vec<u
 
 #[tokio::test]
 async fn referenced_results_count_toward_append_limit() {
-    let server = start_server_with_fixed_clock(Arc::new(MemoryStore::new())).await;
+    let server = start_server_with_fixed_clock(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let [one, other] = claim_branches(&server, [1, 1]).await;
     let mut small = one.build_event(1, "call.done");
     small["result_kind"] = json!("ref");

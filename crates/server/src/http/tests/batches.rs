@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_types::ErrorCode;
 use serde_json::{Value, json};
@@ -68,14 +68,14 @@ fn full_event_sequence(claimed: &ClaimedCommand<'_>) -> [Value; 4] {
 /// A store that counts appends and fails some of them.
 pub(super) fn counting_store(
     plan: impl Fn(usize) -> Fault + Send + Sync + 'static,
-) -> (Arc<AtomicUsize>, Arc<FaultyStore<MemoryStore>>) {
+) -> (Arc<AtomicUsize>, Arc<FaultyStore<SqliteStore>>) {
     let appends = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&appends);
     let plan = move |method| match method {
         StoreMethod::AppendEvents => plan(count.fetch_add(1, Ordering::SeqCst)),
         _ => Fault::None,
     };
-    (appends, Arc::new(FaultyStore::new(MemoryStore::new(), Box::new(plan))))
+    (appends, Arc::new(FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(plan))))
 }
 
 #[tokio::test]
@@ -289,8 +289,11 @@ async fn saturated_pool_after_lost_answer_is_no_rejection() {
                 _ => Fault::None,
             }
         };
-        let server =
-            start_server_on(Arc::new(FaultyStore::new(MemoryStore::new(), Box::new(plan)))).await;
+        let server = start_server_on(Arc::new(FaultyStore::new(
+            SqliteStore::in_memory().unwrap(),
+            Box::new(plan),
+        )))
+        .await;
         let claimed = ClaimedCommand::claim_first(&server).await;
         is_lost.store(1, Ordering::SeqCst);
         let reply = claimed.post_events(&without_event_ids([audit_event(0, 1)])).await;

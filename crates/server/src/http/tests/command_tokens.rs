@@ -8,7 +8,7 @@ use axum::http::{Method, Request};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_api::secret_audit::SecretAuditQuery;
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{
     CommandId, ErrorCode, ExecutionId, Millis, Scope, SecretOperation, TenantId, Timestamp,
 };
@@ -62,7 +62,7 @@ fn new_key_ring() -> Arc<KeyRing> {
 }
 
 /// Starts a server that requires tokens and issues command tokens.
-async fn start_secured_server(keys: Option<Arc<KeyRing>>, store: Arc<MemoryStore>) -> TestServer {
+async fn start_secured_server(keys: Option<Arc<KeyRing>>, store: Arc<SqliteStore>) -> TestServer {
     let settings = Settings { keys, notify_with_command_token: true, ..Settings::default() };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
     let http = HttpSettings { is_dev: false, ..HttpSettings::default() };
@@ -83,7 +83,9 @@ impl CommandTokenSetup {
     }
 
     async fn with_playbook(playbook: &str) -> Self {
-        let server = start_secured_server(Some(new_key_ring()), Arc::new(MemoryStore::new())).await;
+        let server =
+            start_secured_server(Some(new_key_ring()), Arc::new(SqliteStore::in_memory().unwrap()))
+                .await;
         let scopes = [
             Scope::ExecRun,
             Scope::ExecRead,
@@ -308,7 +310,9 @@ async fn rejects_forged_altered_or_expired_command_token() {
     for wrong in ["", "x", "%20", &altered, truncated, &format!("{good}A")] {
         get_command(wrong).await.assert_problem(ErrorCode::Unauthenticated);
     }
-    let elsewhere = start_secured_server(Some(new_key_ring()), Arc::new(MemoryStore::new())).await;
+    let elsewhere =
+        start_secured_server(Some(new_key_ring()), Arc::new(SqliteStore::in_memory().unwrap()))
+            .await;
     let foreign = elsewhere.runtime.sign_command_token(&setup.command_token(0));
     get_command(&foreign).await.assert_problem(ErrorCode::Unauthenticated);
 
@@ -430,13 +434,13 @@ async fn command_tokens_are_rejected_when_disabled() {
 /// Without encryption keys, servers on one store still accept each other's command tokens.
 #[tokio::test]
 async fn servers_without_keys_share_signing_secret() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let (first, second) =
         (start_secured_server(None, store.clone()).await, start_secured_server(None, store).await);
     let setup = CommandTokenSetup::new().await;
     let token = first.runtime.sign_command_token(&setup.command_token(0));
     assert!(second.runtime.verify_command_token(&token).is_ok());
-    let elsewhere = start_secured_server(None, Arc::new(MemoryStore::new())).await;
+    let elsewhere = start_secured_server(None, Arc::new(SqliteStore::in_memory().unwrap())).await;
     assert!(elsewhere.runtime.verify_command_token(&token).is_err());
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
-use noetl_store::{CredentialKey, CredentialStore as _, MemoryStore, Store};
+use noetl_store::prelude::*;
+use noetl_store::{CredentialKey, SqliteStore, Store};
 use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
 
@@ -50,7 +51,7 @@ pub(super) fn bearer_credential() -> Value {
 #[tokio::test]
 async fn lists_all_credentials() {
     let count = 1_005;
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let server = start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), true).await;
     for number in 0..count {
         let put =
@@ -64,7 +65,7 @@ async fn lists_all_credentials() {
 
 #[tokio::test]
 async fn credential_is_stored_and_never_echoed() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let server =
         start_server_with_keys(store.clone(), KeyRing::new(new_key(), Vec::new()), true).await;
     let stored = server.post("/api/credentials", bearer_credential()).await;
@@ -100,7 +101,7 @@ async fn credential_is_stored_and_never_echoed() {
 /// Workers of earlier releases do not redact issued secrets in what they send.
 #[tokio::test]
 async fn redacts_issued_secrets_in_events() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let server = start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), false).await;
     let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
     let scopes = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite, Scope::CredAdmin];
@@ -153,7 +154,8 @@ async fn rejects_credentials_without_key() {
 #[tokio::test]
 async fn credential_requires_lease_on_command() {
     let ring = KeyRing::new(new_key(), Vec::new());
-    let server = start_server_with_keys(Arc::new(MemoryStore::new()), ring, false).await;
+    let server =
+        start_server_with_keys(Arc::new(SqliteStore::in_memory().unwrap()), ring, false).await;
     let admin = create_token(&server.runtime, "default", &[Scope::CredAdmin]).await;
     let worker = create_token(&server.runtime, "default", &[Scope::Worker]).await;
     let scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
@@ -195,7 +197,8 @@ async fn credential_requires_lease_on_command() {
 #[tokio::test]
 async fn dynamic_credential_name_allows_any_credential() {
     let ring = KeyRing::new(new_key(), Vec::new());
-    let server = start_server_with_keys(Arc::new(MemoryStore::new()), ring, true).await;
+    let server =
+        start_server_with_keys(Arc::new(SqliteStore::in_memory().unwrap()), ring, true).await;
     server.post("/api/credentials", bearer_credential()).await;
     for (auth, code) in [("other", Some(ErrorCode::Forbidden)), ("'{{ workload.account }}'", None)]
     {
@@ -218,7 +221,8 @@ async fn dynamic_credential_name_allows_any_credential() {
 #[tokio::test]
 async fn transfer_side_may_compute_credential_name() {
     let ring = KeyRing::new(new_key(), Vec::new());
-    let server = start_server_with_keys(Arc::new(MemoryStore::new()), ring, true).await;
+    let server =
+        start_server_with_keys(Arc::new(SqliteStore::in_memory().unwrap()), ring, true).await;
     server.post("/api/credentials", bearer_credential()).await;
     let target = "target: { type: sqlite, database: x.db, table: t }";
     for (source, code) in [
@@ -248,7 +252,8 @@ async fn transfer_side_may_compute_credential_name() {
 #[tokio::test]
 async fn holder_of_any_command_reads_credential() {
     let ring = KeyRing::new(new_key(), Vec::new());
-    let server = start_server_with_keys(Arc::new(MemoryStore::new()), ring, true).await;
+    let server =
+        start_server_with_keys(Arc::new(SqliteStore::in_memory().unwrap()), ring, true).await;
     server.post("/api/credentials", bearer_credential()).await;
     let loop_spec = "loop: { in: '{{ range(600) | list }}', iterator: item, spec: { mode: parallel, max_in_flight: 600 } }";
     let content = CREDENTIAL_PLAYBOOK.replace("    tool:", &format!("    {loop_spec}\n    tool:"));
@@ -275,7 +280,7 @@ async fn holder_of_any_command_reads_credential() {
 
 #[tokio::test]
 async fn old_key_is_unneeded_after_rotation() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let (old, new) =
         (EncryptionKey::generate_base64().unwrap(), EncryptionKey::generate_base64().unwrap());
     let key = |text: &str| EncryptionKey::from_base64(text).unwrap();
@@ -301,7 +306,7 @@ async fn old_key_is_unneeded_after_rotation() {
 
 #[tokio::test]
 async fn failed_rotation_reports_progress() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let (old, new) =
         (EncryptionKey::generate_base64().unwrap(), EncryptionKey::generate_base64().unwrap());
     let key = |text: &str| EncryptionKey::from_base64(text).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::Method;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::postgres::PostgresOptions;
-use noetl_store::{MemoryStore, PostgresStore};
+use noetl_store::{PostgresStore, SqliteStore};
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
@@ -323,7 +323,7 @@ async fn store_failure_is_reported_without_details() {
         StoreMethod::FindExecution | StoreMethod::ListExecutions => Fault::FailBefore,
         _ => Fault::None,
     };
-    let store = FaultyStore::new(MemoryStore::new(), Box::new(broken));
+    let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(broken));
     let server = super::start_server_on(Arc::new(store)).await;
     let reply = server.get("/api/executions").await;
     reply.assert_problem(ErrorCode::StoreUnavailable);
@@ -354,7 +354,7 @@ async fn busy_store_without_table_list_is_ready() {
             StoreMethod::CheckTables if flag.load(Ordering::SeqCst) => fault,
             _ => Fault::None,
         };
-        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(plan));
         let server = super::start_server_on(Arc::new(store)).await;
         let check_migrations = async |is_busy_now: bool| {
             is_busy.store(is_busy_now, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, Method};
 use futures_util::poll;
 use noetl_api::execute::ExecuteBatchRequest;
 use noetl_api::signal::SignalRequest;
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Scope};
 use serde_json::{Value, json};
 
@@ -174,7 +174,7 @@ async fn concurrent_request_is_asked_to_retry() {
 
 #[tokio::test]
 async fn other_server_returns_stored_answer() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let server = start_server_on(Arc::clone(&store) as _).await;
     let run = server.start_two_steps().await;
     let path = format!("/api/executions/{run}/signal");

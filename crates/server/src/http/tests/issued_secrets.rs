@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ struct IssuedSecretSetup {
 
 impl IssuedSecretSetup {
     async fn with_credential(credential: Value) -> Self {
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let server =
             start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), false).await;
         let admin = [Scope::CatalogWrite, Scope::CredAdmin];

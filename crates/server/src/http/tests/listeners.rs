@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::Method;
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,7 +29,7 @@ fn secured_listener_settings() -> HttpSettings {
 }
 
 async fn start_listener(kind: ListenerKind) -> TestServer {
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     server_for_listener(kind, runtime, &secured_listener_settings())
 }
 
@@ -117,7 +117,7 @@ async fn http_get(address: SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn serves_all_configured_listeners() {
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listeners = HttpListeners {
         public: bind().await,
@@ -154,7 +154,7 @@ async fn rejects_public_listeners_without_tls() {
     let bind_public = async || Some(TcpListener::bind("0.0.0.0:0").await.unwrap());
     let bind_local = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (internal, metrics) in [(bind_public().await, None), (None, bind_public().await)] {
-        let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+        let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
         let listeners = HttpListeners { public: bind_local().await, internal, metrics };
         let result =
             serve_http(runtime, listeners, secured_listener_settings(), CancellationToken::new())

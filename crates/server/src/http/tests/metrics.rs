@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::http::Method;
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_types::{ErrorCode, Scope};
 use serde_json::json;
@@ -119,7 +119,7 @@ async fn slow_metric_does_not_drop_others() {
     ];
     for slow in slow {
         let plan = Box::new(move |call| if call == slow { Fault::Hang } else { Fault::None });
-        let store = FaultyStore::new(MemoryStore::new(), plan);
+        let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), plan);
         let server = start_server_on(Arc::new(store)).await;
         server.start_two_steps().await;
         let scrape = server.get("/metrics").await.text;
@@ -138,7 +138,8 @@ async fn slow_metric_does_not_drop_others() {
 #[tokio::test]
 async fn rate_limited_request_is_no_auth_failure() {
     let settings = HttpSettings { rate_per_token: 1, ..secured_settings() };
-    let server = super::start_server_with(Arc::new(MemoryStore::new()), &settings).await;
+    let server =
+        super::start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &settings).await;
     let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     let call =
         async |path: &str| server.call_with_token(&token, Method::GET, path, json!({})).await;

@@ -49,7 +49,7 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, Method, StatusCode};
 use futures_util::StreamExt as _;
-use noetl_store::{MemoryStore, Store};
+use noetl_store::{SqliteStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,7 @@ struct TestResponse {
 }
 
 async fn start_server() -> TestServer {
-    start_server_on(Arc::new(MemoryStore::new())).await
+    start_server_on(Arc::new(SqliteStore::in_memory().unwrap())).await
 }
 
 async fn start_server_on(store: Arc<dyn Store>) -> TestServer {
@@ -99,7 +99,7 @@ async fn start_server_on(store: Arc<dyn Store>) -> TestServer {
 
 /// Starts a server that requires tokens.
 async fn start_secured_server() -> TestServer {
-    start_server_with(Arc::new(MemoryStore::new()), &secured_settings()).await
+    start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &secured_settings()).await
 }
 
 fn secured_settings() -> HttpSettings {

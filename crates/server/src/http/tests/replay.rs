@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use noetl_api::tokens::CreateTokenRequest;
-use noetl_store::MemoryStore;
+use noetl_store::prelude::*;
+use noetl_store::{EnabledPublishers, LogPartition, SqliteStore};
 use noetl_types::json::{parse, to_canonical};
-use noetl_types::{ErrorCode, Json, JsonMap, Scope, Timestamp, sha256};
+use noetl_types::{ErrorCode, Json, JsonMap, Month, Scope, Timestamp, sha256};
 use serde_json::Value;
 
 use super::{
@@ -183,8 +184,11 @@ async fn organization_comes_from_identity() {
 
 #[tokio::test]
 async fn dropped_execution_is_gone() {
-    let store = MemoryStore::new();
-    store.drop_before(Timestamp::parse("2026-01-01T00:00:00Z").unwrap());
+    let store = SqliteStore::in_memory().unwrap();
+    let first_month = LogPartition::for_month(Month::new(2024, 1).unwrap());
+    let publishers = EnabledPublishers { outbox: false, streams: Vec::new() };
+    let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+    assert_eq!(store.drop_partition(&first_month, &publishers, now).await.unwrap(), None);
     let server = start_server_on(Arc::new(store)).await;
     let dropped = server.get_replay("7", "").await;
     dropped.assert_problem(ErrorCode::RetentionDropped);

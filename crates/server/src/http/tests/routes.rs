@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{HOST, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{ByteSize, ErrorCode, Millis};
 use tokio_util::sync::CancellationToken;
 
@@ -193,7 +193,7 @@ async fn start_cors_server(is_dev: bool) -> TestServer {
             .unwrap(),
         ..HttpSettings::default()
     };
-    start_server_with(Arc::new(MemoryStore::new()), &settings).await
+    start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &settings).await
 }
 
 fn page_request(origin: &'static str, method: Method, path: &str) -> Request<Body> {

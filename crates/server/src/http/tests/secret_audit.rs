@@ -8,7 +8,7 @@ use noetl_api::WorkerApi;
 use noetl_api::credential::CredentialRequest;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_store::postgres::PostgresOptions;
-use noetl_store::{MemoryStore, PostgresStore, Store};
+use noetl_store::{PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ErrorCode, Scope, WorkerId};
 use serde_json::{Value, json};
@@ -243,7 +243,7 @@ async fn each_secret_operation_is_audited_once() {
 
 #[tokio::test]
 async fn lists_long_audit_within_bounds() {
-    let setup = SecretAuditSetup::new(Arc::new(MemoryStore::new())).await;
+    let setup = SecretAuditSetup::new(Arc::new(SqliteStore::in_memory().unwrap())).await;
     for _ in 0..600 {
         setup.get(&setup.admin, "/api/credentials/none").await;
     }
@@ -283,7 +283,7 @@ fn store_with_breakable_audit() -> (Arc<dyn Store>, Arc<AtomicBool>) {
             Fault::None
         }
     });
-    let store = FaultyStore::new(MemoryStore::new(), plan);
+    let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), plan);
     (Arc::new(store), is_broken)
 }
 

@@ -15,7 +15,7 @@ use noetl_api::health::HealthStatus;
 use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionsQuery, PoolsQuery};
 use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
 use noetl_api::{ApiError, Client, ClientSettings, WorkerApi as _};
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::limits::{LeaseBatchSize, PageLimit};
 use noetl_types::{
     ErrorCode, ExecutionStatus, Json, JsonMap, Millis, PlaybookPath, PoolName, Text, WorkerId,
@@ -35,7 +35,7 @@ struct SocketServer {
 }
 
 async fn start_socket_server(settings: HttpSettings) -> SocketServer {
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
@@ -210,7 +210,7 @@ async fn client_pages_through_list() {
 
 #[tokio::test]
 async fn rejects_exposed_dev_listener() {
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let error = serve_http(runtime, listener, HttpSettings::default(), CancellationToken::new())
         .await
@@ -221,7 +221,7 @@ async fn rejects_exposed_dev_listener() {
 
 #[tokio::test]
 async fn rejects_tokens_without_tls() {
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let listener = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
     let shutdown = CancellationToken::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
-use noetl_store::{MemoryStore, Store};
+use noetl_store::{SqliteStore, Store};
 use noetl_types::ErrorCode;
 use serde_json::json;
 
@@ -61,7 +61,7 @@ pub(super) fn breakable_store() -> (Arc<dyn Store>, Arc<AtomicBool>) {
             if flag.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::None }
         },
     );
-    let store = FaultyStore::new(MemoryStore::new(), plan);
+    let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), plan);
     (Arc::new(store), is_broken)
 }
 
@@ -103,7 +103,8 @@ async fn reports_saturated_pool() {
         }
         _ => Fault::None,
     });
-    let server = start_server_on(Arc::new(FaultyStore::new(MemoryStore::new(), plan))).await;
+    let server =
+        start_server_on(Arc::new(FaultyStore::new(SqliteStore::in_memory().unwrap(), plan))).await;
     let execution_id = server.start_two_steps().await;
     let command = server.lease_command().await;
     let before = server.read_log(&execution_id).await;

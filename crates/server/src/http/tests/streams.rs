@@ -9,7 +9,7 @@ use axum::http::Method;
 use futures_util::StreamExt as _;
 use noetl_api::tokens::CreateTokenRequest;
 use noetl_store::postgres::PostgresOptions;
-use noetl_store::{EnabledPublishers, LogPartition, MemoryStore, PostgresStore, Store};
+use noetl_store::{EnabledPublishers, LogPartition, PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Month, Scope, TenantId, Timestamp};
@@ -246,7 +246,7 @@ async fn read_to_end(mut body: BodyDataStream) -> String {
 /// Time is paused, so only the waits of the response advance it.
 #[tokio::test(start_paused = true)]
 async fn live_stream_ends_soon_after_revocation() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_with(Arc::clone(&store), &secured_settings()).await;
     let second = start_server_with(store, &secured_settings()).await;
     let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
@@ -267,7 +267,7 @@ async fn live_stream_ends_soon_after_revocation() {
 #[tokio::test(start_paused = true)]
 async fn live_stream_ends_when_token_expires() {
     let clock = Arc::<SkewedClock>::default();
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let runtime = Runtime::open(store, clock.clone(), Settings::default()).await;
     let server = server_from_runtime(runtime.unwrap(), &secured_settings());
     let request = CreateTokenRequest {

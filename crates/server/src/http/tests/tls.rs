@@ -7,7 +7,7 @@ use std::sync::Arc;
 use noetl_api::client::{BearerToken, ClientCertificate};
 use noetl_api::query::ExecutionsQuery;
 use noetl_api::{ApiError, Client, ClientSettings};
-use noetl_store::MemoryStore;
+use noetl_store::SqliteStore;
 use noetl_types::{ErrorCode, Scope};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -38,7 +38,7 @@ async fn serves_tls_only() {
     let folder = tempfile::tempdir().unwrap();
     create_self_signed_certificate(folder.path());
     let path = |name: &str| folder.path().join(name);
-    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -140,7 +140,7 @@ impl MutualTlsServer {
         let authority = CertificateAuthority::new(folder.path());
         authority.issue_certificate("server", "DNS:localhost,IP:127.0.0.1");
         let path = |name: &str| folder.path().join(name);
-        let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+        let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
         let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
         let names = "spiffe://test/worker=worker+pool:gpu+tenant:acme;\
             dns:ops.test=admin+internal:outbox";

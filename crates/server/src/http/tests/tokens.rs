@@ -10,7 +10,7 @@ use axum::routing::MethodFilter;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_api::tokens::CreateTokenRequest;
-use noetl_store::{ApiToken, MemoryStore, Store};
+use noetl_store::{ApiToken, SqliteStore, Store};
 use noetl_types::{
     ErrorCode, OrganizationId, PoolName, Scope, ScopeSet, TenantId, Timestamp, TokenId, sha256,
 };
@@ -230,7 +230,7 @@ async fn rejects_revoked_and_expired_tokens() {
 
 #[tokio::test]
 async fn token_revoked_by_other_server_ends_soon() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let first = start_server_with(Arc::clone(&store), &settings).await;
     let second = start_server_with(store, &settings).await;
@@ -376,7 +376,7 @@ async fn rate_limit_asks_to_retry() {
         rate_per_token: 1,
         ..HttpSettings::default()
     };
-    let server = start_server_with(Arc::new(MemoryStore::new()), &settings).await;
+    let server = start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &settings).await;
     let one = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     let mut last = 200;
     for _ in 0..1_000 {

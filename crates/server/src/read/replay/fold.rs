@@ -262,7 +262,7 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::{ProjectRequest, PurgeRequest};
-    use noetl_store::{MemoryStore, ProjectionScope};
+    use noetl_store::{ProjectionScope, SqliteStore};
     use noetl_types::{ExecutionId, Timestamp};
 
     use super::*;
@@ -272,7 +272,7 @@ mod tests {
     /// The partition is deleted between the read of the execution and the read of its log.
     #[tokio::test]
     async fn log_dropped_during_replay_is_not_reported_as_damaged() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let clock = Arc::new(SystemClock);
         let runtime = Runtime::open(Arc::clone(&store), clock, Settings::default());
         let runtime = runtime.await.unwrap();

@@ -195,7 +195,7 @@ mod tests {
     use noetl_api::internal::ProjectRequest;
     use noetl_api::result::ResultPutRequest;
     use noetl_engine::replay::summarize_reference;
-    use noetl_store::{MemoryStore, ProjectionScope};
+    use noetl_store::{ProjectionScope, SqliteStore};
     use noetl_types::replay::PayloadRef;
     use noetl_types::{ExecutionId, OrganizationId, TenantId};
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn resolution_stops_at_byte_limit() {
-        let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        let (store, settings) = (Arc::new(SqliteStore::in_memory().unwrap()), Settings::default());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
         let runtime = runtime.await.unwrap();
         let event = Json::object([
@@ -251,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn resolution_lists_at_most_max_refs() {
-        let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        let (store, settings) = (Arc::new(SqliteStore::in_memory().unwrap()), Settings::default());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
         let runtime = runtime.await.unwrap();
         let id = ExecutionId::new(7).unwrap();

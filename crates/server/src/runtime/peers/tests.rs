@@ -9,6 +9,7 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_messaging::nats::NatsConnectionSettings;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::postgres::PostgresOptions;
+use noetl_store::prelude::*;
 use noetl_store::{NewCatalogEntry, PostgresStore, Store};
 use noetl_testkit::nats::NatsServer;
 use noetl_testkit::postgres::TestDatabase;

@@ -7,7 +7,8 @@ use tokio_postgres::Client;
 
 use super::{connect_raw, open_store, test_options};
 use crate::StoreError;
-use crate::postgres::pool::{ConnectionPool, PlanMode, PooledConnection};
+use crate::postgres::pool::{ConnectionPool, PooledConnection};
+use crate::sql::PlanMode;
 
 /// Sleeps longer than any test takes.
 const SLEEP_SQL: &str = "SELECT pg_sleep(1000000)::text";

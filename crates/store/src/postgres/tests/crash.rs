@@ -16,9 +16,10 @@ use tokio::task::JoinSet;
 
 use super::{connect_raw, test_options};
 use crate::postgres::{PostgresOptions, PostgresStore};
+use crate::prelude::*;
 use crate::suite::dedup::dedup_reservation;
 use crate::suite::fixture::{TestExecution, append_one};
-use crate::{AppendError, AppendRequest, LogHead, LogPageLimit, Store as _, StoreError};
+use crate::{AppendError, AppendRequest, LogHead, LogPageLimit, StoreError};
 
 const WRITER_COUNT: usize = 32;
 /// Answers before a kill.

@@ -6,10 +6,11 @@ use noetl_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
 use super::{connect_raw, open_store, test_options};
+use crate::StoreError;
 use crate::postgres::PostgresStore;
 use crate::postgres::open::run_migrations;
+use crate::prelude::*;
 use crate::suite::fixture::TestExecution;
-use crate::{Store as _, StoreError};
 
 /// Reverts the last migrations.
 const REVERT_MIGRATIONS: &str = "DROP INDEX noetl.execution_live;

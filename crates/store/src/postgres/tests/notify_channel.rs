@@ -4,7 +4,8 @@ use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionId, PoolName};
 
 use super::{connect_raw, open_store, test_options};
-use crate::{LogChange, NotifyChannel, PostgresStore, Store as _, Wakeup};
+use crate::prelude::*;
+use crate::{LogChange, NotifyChannel, PostgresStore, Wakeup};
 
 async fn open_channel(store: &PostgresStore) -> Box<dyn NotifyChannel> {
     store.open_notify_channel().await.unwrap().expect("notifications are supported")

@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use super::publishing::{purge_before_november, write_august_run, write_ended_run_in};
 use super::{connect_raw, open_store};
 use crate::postgres::PostgresStore;
+use crate::prelude::*;
 use crate::suite::damaged_rows;
 use crate::suite::fixture::{TestExecution, append_one};
 use crate::{
-    AppendError, LogPartition, OldPartition, PinReason, PurgePlan, PurgeReport, Store,
-    purge_old_data,
+    AppendError, LogPartition, OldPartition, PinReason, PurgePlan, PurgeReport, purge_old_data,
 };
 
 /// Tasks that start and end executions until they are stopped.

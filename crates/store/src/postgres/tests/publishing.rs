@@ -7,12 +7,11 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Month, QuarantineId, Text, json, sha256};
 
 use super::{connect_raw, create_fixture_with, open_store, test_options};
-use crate::postgres::outbox::{
-    CLAIM_OUTBOX, COUNT_BY_STATUS, COUNT_CLAIMABLE, LIST_DEAD_OUTBOX, MARK_PUBLISHED, OUTBOX_STATS,
-    PURGE_OUTBOX,
-};
-use crate::postgres::stream::UPDATE_MESSAGE_IDS;
+use crate::outbox::{COUNT_BY_STATUS, COUNT_CLAIMABLE, LIST_DEAD_ROWS, OUTBOX_STATS, PURGE_OUTBOX};
+use crate::postgres::outbox::{CLAIM_OUTBOX, MARK_PUBLISHED};
 use crate::postgres::{PostgresOptions, PostgresStore};
+use crate::prelude::*;
+use crate::streams::UPDATE_MESSAGE_IDS;
 use crate::suite::fixture::{TestExecution, append_one, test_time};
 use crate::suite::outbox::{all_outbox_rows, create_run_with_outbox, outbox_claim, outbox_mark};
 use crate::suite::stream::{
@@ -22,8 +21,8 @@ use crate::suite::stream::{
 use crate::suite::{damaged_rows, outbox, projection, retention};
 use crate::{
     AppendError, CursorMove, EnabledPublishers, FeedLimit, LogEpoch, LogPartition,
-    MAX_FEED_BATCH_BYTES, MaintenanceStore as _, OutboxPayload, OutboxStatus, PinReason,
-    PublishingStore as _, PurgePlan, QuarantineFilter, QuarantinedItem, Store, purge_old_data,
+    MAX_FEED_BATCH_BYTES, OutboxPayload, OutboxStatus, PinReason, PurgePlan, QuarantineFilter,
+    QuarantinedItem, Store, purge_old_data,
 };
 
 /// Reads positions from the feed until there are `events` of them.
@@ -379,16 +378,17 @@ async fn outbox_queries_skip_published_rows() {
         SET enable_hashjoin = off;
         SET enable_mergejoin = off";
     client.batch_execute(settings).await.unwrap();
-    let by_key: [&str; 4] = [PURGE_OUTBOX, MARK_PUBLISHED, &CLAIM_OUTBOX, UPDATE_MESSAGE_IDS];
+    let by_key: [&str; 4] =
+        [PURGE_OUTBOX.postgres(), MARK_PUBLISHED, &CLAIM_OUTBOX, UPDATE_MESSAGE_IDS.postgres()];
     for (sql, values) in [
-        (COUNT_CLAIMABLE, "now()"),
-        (COUNT_BY_STATUS, "10000"),
-        (OUTBOX_STATS, ""),
-        (PURGE_OUTBOX, "now(), 500"),
-        (&LIST_DEAD_OUTBOX, "'DEAD', 1, 500"),
+        (COUNT_CLAIMABLE.postgres(), "now()"),
+        (COUNT_BY_STATUS.postgres(), "10000"),
+        (OUTBOX_STATS.postgres(), ""),
+        (PURGE_OUTBOX.postgres(), "now(), 500"),
+        (LIST_DEAD_ROWS.postgres(), "'DEAD', 1, 500"),
         (MARK_PUBLISHED, "'{1}', '{1}', now()"),
         (&CLAIM_OUTBOX, "now(), 50, 1000, 'a', now(), 20"),
-        (UPDATE_MESSAGE_IDS, ""),
+        (UPDATE_MESSAGE_IDS.postgres(), ""),
     ] {
         client.batch_execute("DEALLOCATE ALL").await.unwrap();
         let prepare = format!("PREPARE look AS {sql}");

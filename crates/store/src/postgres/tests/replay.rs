@@ -4,11 +4,12 @@ use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionVersion, Json, Text, sha256};
 
 use super::{connect_raw, open_store};
+use crate::LogPageLimit;
 use crate::postgres::replay::{REPLAY_ROWS_OF_ANY_SIZE, SMALL_REPLAY_ROWS};
+use crate::prelude::*;
 use crate::row::MAX_REPLAY_PAGE_BYTES;
 use crate::suite::fixture::TestExecution;
 use crate::suite::replay::assert_replay_pages_match;
-use crate::{LogPageLimit, Store as _};
 
 /// Size of the largest result or text of the test.
 const LARGE_VALUE_BYTES: usize = 1 << 20;

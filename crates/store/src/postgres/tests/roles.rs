@@ -12,12 +12,12 @@ use tokio_postgres::{Client, NoTls};
 use super::publishing::{MOVE_LOG_TO_OTHER_CLUSTER, purge_before_november, write_august_run};
 use super::{create_fixture_with, fatal_message, test_options};
 use crate::postgres::{PostgresOptions, PostgresStore};
+use crate::prelude::*;
 use crate::suite::StoreFixture;
 use crate::suite::fixture::{TestExecution, test_time};
 use crate::suite::{publishing_suite, store_suite};
 use crate::{
-    FeedLimit, LogEpoch, LogPageLimit, MaintenanceStore as _, PinReason, PrivilegeCheck,
-    PublishingStore as _, Store as _, StoreError, purge_old_data,
+    FeedLimit, LogEpoch, LogPageLimit, PinReason, PrivilegeCheck, StoreError, purge_old_data,
 };
 
 fn options_with_roles(database: &TestDatabase) -> PostgresOptions {

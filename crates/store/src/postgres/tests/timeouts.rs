@@ -6,7 +6,8 @@ use noetl_types::limits::PageLimit;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::{MaintenanceStore as _, StoreSaturated};
+use crate::StoreSaturated;
+use crate::prelude::*;
 
 /// Longer than any call takes on a busy machine. A wait without a timeout would exceed it.
 const LONG_TIMEOUT: Duration = Duration::from_mins(1);

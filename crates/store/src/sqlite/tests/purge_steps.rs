@@ -4,8 +4,8 @@ use noetl_types::limits::PageLimit;
 use rusqlite::Connection;
 
 use super::TempDatabase;
+use crate::prelude::*;
 use crate::suite::fixture::{TestExecution, test_time};
-use crate::{MaintenanceStore as _, Store as _};
 
 /// The month has more executions than one step drops.
 #[tokio::test]

@@ -3,14 +3,11 @@
 use rusqlite::Connection;
 
 use super::TempDatabase;
+use crate::executions::{COUNT_LIVE_EXECUTIONS, LIST_EXECUTIONS, LIST_EXECUTIONS_BY_STATUS};
+use crate::identities::secret_audit_query;
 use crate::model::SecretAuditFilter;
+use crate::outbox::{COUNT_BY_STATUS, COUNT_CLAIMABLE, LIST_DEAD_ROWS, OUTBOX_STATS, PURGE_OUTBOX};
 use crate::row::DEPENDENT_TABLES;
-use crate::sqlite::identities::secret_audit_query;
-use crate::sqlite::outbox::{
-    COUNT_BY_STATUS, COUNT_CLAIMABLE, ESTIMATE_ROWS, LIST_DEAD_OUTBOX, OLDEST_UNPUBLISHED,
-    PURGE_OUTBOX,
-};
-use crate::sqlite::query::{COUNT_LIVE_EXECUTIONS, LIST_EXECUTIONS, LIST_EXECUTIONS_BY_STATUS};
 use crate::sqlite::retention::{EVENT_TABLE, delete_row_sql, select_keys_sql};
 
 /// Returns the query plan of a statement.
@@ -31,12 +28,12 @@ fn query_plan(database: &TempDatabase, sql: &str) -> String {
 fn status_filter_uses_index() {
     let database = TempDatabase::new();
     drop(database.open_store());
-    let by_status = query_plan(&database, &LIST_EXECUTIONS_BY_STATUS);
+    let by_status = query_plan(&database, LIST_EXECUTIONS_BY_STATUS.sqlite());
     let index = "execution USING INDEX execution_by_status (tenant_id=? AND status=?";
     assert!(by_status.contains(index), "{by_status}");
-    let live = query_plan(&database, COUNT_LIVE_EXECUTIONS);
+    let live = query_plan(&database, COUNT_LIVE_EXECUTIONS.sqlite());
     assert!(live.contains(index), "{live}");
-    let all = query_plan(&database, &LIST_EXECUTIONS);
+    let all = query_plan(&database, LIST_EXECUTIONS.sqlite());
     let index = "execution USING INDEX execution_by_start (tenant_id=?";
     assert!(all.contains(index), "{all}");
     for plan in [by_status, all] {
@@ -49,14 +46,10 @@ fn status_filter_uses_index() {
 fn outbox_queries_skip_published_rows() {
     let database = TempDatabase::new();
     drop(database.open_store());
-    for sql in [
-        COUNT_CLAIMABLE,
-        COUNT_BY_STATUS,
-        OLDEST_UNPUBLISHED,
-        ESTIMATE_ROWS,
-        PURGE_OUTBOX,
-        &LIST_DEAD_OUTBOX,
-    ] {
+    for statement in
+        [&COUNT_CLAIMABLE, &COUNT_BY_STATUS, &OUTBOX_STATS, &PURGE_OUTBOX, &LIST_DEAD_ROWS]
+    {
+        let sql = statement.sqlite();
         let plan = query_plan(&database, sql);
         let is_full_scan = |step: &str| step.starts_with("SCAN outbox") && !step.contains("INDEX");
         assert!(!plan.lines().any(is_full_scan), "{sql}\n{plan}");
@@ -97,7 +90,7 @@ fn secret_audit_queries_use_index() {
         (by_credential, "audit_credential (credential=?"),
         (by_execution, "audit_execution (execution_id=?"),
     ] {
-        let plan = query_plan(&database, secret_audit_query(&filter));
+        let plan = query_plan(&database, secret_audit_query(&filter).sqlite());
         assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{plan}");
     }

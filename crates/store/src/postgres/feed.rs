@@ -1,4 +1,4 @@
-//! The feed, stream cursors, and log epochs.
+//! The feed.
 //!
 //! Rows up to the base belong to earlier log epochs. Their transaction ids come from another
 //! cluster, so they count as written by transaction 0, in the order of their positions.
@@ -6,21 +6,21 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use noetl_types::{FeedPosition, StoredEvent, Text, Timestamp};
+use noetl_types::{FeedPosition, Text, Timestamp};
 use tokio_postgres::{Client, Transaction};
 
-use super::bind::{decode_rows, to_store_error};
+use super::bind::{Param, decode_first, query_rows, to_store_error};
+use super::log::spawn_decode;
 use super::pool::ConnectionPool;
-use super::query::{Param, insert_sql, query_rows, select_sql, spawn_decode, to_params};
 use crate::error::StoreError;
 use crate::model::{
-    CursorMove, FeedBatch, FeedEntry, FeedItem, FeedLag, FeedLimit, LogEpoch, MAX_FEED_BATCH_BYTES,
-    MAX_FEED_LAG_EVENTS, StreamCursor, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner,
-    StreamStart, UnreadableEvent,
+    FeedBatch, FeedEntry, FeedItem, FeedLag, FeedLimit, LogEpoch, MAX_FEED_BATCH_BYTES,
+    MAX_FEED_LAG_EVENTS, StreamCursor,
 };
-use crate::row::{
-    self, Cell, CellRef, ColumnKind, CorruptRow, EVENT, EVENT_BODY, RowCells, STREAM, Table,
-    ToCell as _, decode_timestamp, encode_stream_cursor,
+use crate::row::{ColumnKind, EVENT, EVENT_BODY, FromRow, Table};
+use crate::streams::{
+    CURSOR_BY_NAME, FEED_END, INCREMENT_LOG_EPOCH, SELECT_FEED_BASE, SELECT_LOG_EPOCH,
+    UPDATE_MESSAGE_IDS,
 };
 
 /// Last position of the earlier log epochs. 0 if there are none.
@@ -62,13 +62,11 @@ impl CachedFeedBase {
     }
 }
 
-const SELECT_FEED_BASE: &str = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
-
 /// Reads the base in a transaction.
 pub(super) async fn feed_base_in_transaction(
     transaction: &Transaction<'_>,
 ) -> Result<FeedBase, StoreError> {
-    let rows = query_rows(transaction, SELECT_FEED_BASE, &[]).await?;
+    let rows = query_rows(transaction, SELECT_FEED_BASE.postgres(), &[]).await?;
     Ok(FeedBase(rows.first().map_or(0, |row| row.get(0))))
 }
 
@@ -156,15 +154,14 @@ struct SectionStatements {
     any_size: String,
 }
 
-/// Statements for the current and the earlier log epochs, and the decoder of their rows.
-struct FeedReader<T: 'static> {
+/// Statements for the current and the earlier log epochs.
+struct FeedStatements {
     current: SectionStatements,
     earlier: SectionStatements,
-    decode: fn(RowCells<'_>) -> Result<T, CorruptRow>,
 }
 
-impl<T> FeedReader<T> {
-    fn new(table: &Table, decode: fn(RowCells<'_>) -> Result<T, CorruptRow>) -> Self {
+impl FeedStatements {
+    fn new(table: &Table) -> Self {
         let current = FeedSection {
             tx: "tx",
             condition: format!(
@@ -182,15 +179,13 @@ impl<T> FeedReader<T> {
             small: section.small_events_sql(table),
             any_size: section.any_size_sql(table),
         };
-        Self { current: statements(&current), earlier: statements(&earlier), decode }
+        Self { current: statements(&current), earlier: statements(&earlier) }
     }
 }
 
-static EVENT_READER: LazyLock<FeedReader<Result<StoredEvent, UnreadableEvent>>> =
-    LazyLock::new(|| FeedReader::new(&EVENT, row::decode_feed_event));
+static READ_EVENTS: LazyLock<FeedStatements> = LazyLock::new(|| FeedStatements::new(&EVENT));
 
-static MESSAGE_READER: LazyLock<FeedReader<FeedItem>> =
-    LazyLock::new(|| FeedReader::new(&EVENT_BODY, row::decode_feed_item));
+static READ_MESSAGES: LazyLock<FeedStatements> = LazyLock::new(|| FeedStatements::new(&EVENT_BODY));
 
 /// Selects true if the server is a standby, and the feed base.
 const SELECT_STANDBY_AND_BASE: &str = "SELECT pg_is_in_recovery(),
@@ -207,8 +202,8 @@ struct StandbyServer;
 /// Reads a batch of the feed. If `after` is in the earlier log epochs and they have no more rows,
 /// the same call continues with the current epoch, since a caller that gets nothing asks from the
 /// same position again.
-async fn read_feed_batch<T: FeedEntry + Send>(
-    reader: &'static FeedReader<T>,
+async fn read_feed_batch<T: FeedEntry + FromRow>(
+    feed: &'static FeedStatements,
     pool: &ConnectionPool,
     cached_base: &CachedFeedBase,
     mut after: FeedPosition,
@@ -219,7 +214,7 @@ async fn read_feed_batch<T: FeedEntry + Send>(
     let mut is_small = true;
     loop {
         let is_earlier_epoch = base.has_earlier_rows_after(after);
-        let statements = if is_earlier_epoch { &reader.earlier } else { &reader.current };
+        let statements = if is_earlier_epoch { &feed.earlier } else { &feed.current };
         // The requested number of events fits into a batch if each has at most this size.
         let (sql, bytes) = if is_small {
             (&statements.small, MAX_FEED_BATCH_BYTES / limit.get() as usize)
@@ -257,8 +252,7 @@ async fn read_feed_batch<T: FeedEntry + Send>(
             is_cut = small < rows.len();
             rows.truncate(small);
         }
-        let decode = reader.decode;
-        let events = spawn_decode(move || decode_rows(&rows, decode)).await?;
+        let events = spawn_decode(rows).await?;
         let mut batch = FeedBatch::from_items(events, after, limit, is_cut);
         batch.is_full |= is_earlier_epoch;
         return Ok(batch);
@@ -281,7 +275,7 @@ pub(super) async fn read_feed(
 ) -> Result<FeedBatch, StoreError> {
     loop {
         let batch =
-            read_feed_batch(&EVENT_READER, pool, cached_base, after, limit).await?.into_readable();
+            read_feed_batch(&READ_EVENTS, pool, cached_base, after, limit).await?.into_readable();
         if !batch.is_all_skipped() {
             return Ok(batch);
         }
@@ -295,24 +289,8 @@ pub(super) async fn read_feed_messages(
     after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch<FeedItem>, StoreError> {
-    read_feed_batch(&MESSAGE_READER, pool, cached_base, after, limit).await
+    read_feed_batch(&READ_MESSAGES, pool, cached_base, after, limit).await
 }
-
-const SELECT_LAST_DROPPED: &str = "SELECT value::bigint FROM meta WHERE key = 'last_dropped'";
-
-pub(super) async fn last_dropped_position(pool: &ConnectionPool) -> Result<i64, StoreError> {
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(SELECT_LAST_DROPPED, &[]).await?;
-    Ok(rows.first().map_or(0, |row| row.get(0)))
-}
-
-static SELECT_LAST_SETTLED: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT tx::text::bigint, position FROM event
-         WHERE position > $1::bigint AND {IS_SETTLED}
-         ORDER BY tx DESC, position DESC LIMIT 1"
-    )
-});
 
 /// Returns the position of the last settled event, or the end of the earlier log epochs if there is
 /// no event after them.
@@ -320,12 +298,9 @@ async fn feed_end(
     transaction: &Transaction<'_>,
     base: FeedBase,
 ) -> Result<FeedPosition, StoreError> {
-    let rows = query_rows(transaction, &SELECT_LAST_SETTLED, &[&base.0]).await?;
-    let last = rows.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
-    Ok(last.map_or(base.end_position(), |(tx, position)| FeedPosition {
-        tx: u64::try_from(tx).unwrap_or_default(),
-        position,
-    }))
+    let rows = query_rows(transaction, FEED_END.postgres(), &[&base.0]).await?;
+    let last = decode_first(&rows)?;
+    Ok(last.map_or(base.end_position(), |(tx, position)| FeedPosition { tx, position }))
 }
 
 static COUNT_AFTER: LazyLock<String> = LazyLock::new(|| {
@@ -358,8 +333,7 @@ const OLDEST_UNSETTLED: &str = "SELECT ingest_time FROM event
     ORDER BY tx, position LIMIT 1";
 
 fn first_timestamp(rows: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreError> {
-    let rows = rows.first().map(|row| row.get::<_, CellRef<'_>>(0));
-    rows.map(decode_timestamp).transpose()
+    Ok(decode_first(rows)?.map(|(time,)| time))
 }
 
 /// Measures the lag of a reader of the feed. All statements see one snapshot, since otherwise an
@@ -402,204 +376,27 @@ pub(super) async fn feed_lag(
     Ok(lag)
 }
 
-static SELECT_CURSOR: LazyLock<String> = LazyLock::new(|| select_sql(&STREAM, "WHERE name = $1"));
-
-static SELECT_CURSOR_FOR_UPDATE: LazyLock<String> =
-    LazyLock::new(|| select_sql(&STREAM, "WHERE name = $1 FOR UPDATE"));
-
-static INSERT_CURSOR: LazyLock<String> =
-    LazyLock::new(|| insert_sql(&STREAM, "ON CONFLICT DO NOTHING"));
-
-const LEASE_CURSOR: &str = "UPDATE stream_cursor
-    SET epoch = $2::bigint, owner = $3::text, lease_until = $4::timestamptz,
-        updated_at = $5::timestamptz
-    WHERE name = $1";
-
-/// Leases a stream, and creates its cursor if it does not exist. If two processes create the cursor
-/// at the same time, the first position is used.
-pub(super) async fn lease_stream(
-    pool: &ConnectionPool,
-    request: &StreamLeaseRequest,
-) -> Result<StreamLeaseOutcome, StoreError> {
-    let mut pooled = pool.acquire().await?;
-    let transaction = pooled.begin_transaction().await?;
-    let name = request.name.as_str();
-    let mut rows = query_rows(&transaction, &SELECT_CURSOR_FOR_UPDATE, &[&name]).await?;
-    if rows.is_empty() {
-        let position = match request.begin {
-            StreamStart::Now => {
-                feed_end(&transaction, feed_base_in_transaction(&transaction).await?).await?
-            }
-            StreamStart::Beginning => FeedPosition::default(),
-        };
-        let epoch = log_epoch_in_transaction(&transaction).await?;
-        let cells = encode_stream_cursor(&StreamCursor::new_stream(request, position, epoch));
-        query_rows(&transaction, &INSERT_CURSOR, &to_params(&cells)).await?;
-        rows = query_rows(&transaction, &SELECT_CURSOR_FOR_UPDATE, &[&name]).await?;
-    }
-    let cursors = decode_rows(&rows, row::decode_stream_cursor)?;
-    let deleted = || StoreError::retry("the stream cursor was deleted concurrently; try again");
-    let cursor = cursors.into_iter().next().ok_or_else(deleted)?;
-    let outcome = cursor.try_lease(request);
-    if let StreamLeaseOutcome::Granted(cursor) = &outcome {
-        let params: [Param<'_>; 5] = [
-            &name,
-            &cursor.epoch.to_cell(),
-            &cursor.owner.to_cell(),
-            &cursor.lease_until.to_cell(),
-            &cursor.updated_at.to_cell(),
-        ];
-        query_rows(&transaction, LEASE_CURSOR, &params).await?;
-    }
-    transaction.commit().await.map_err(to_store_error)?;
-    Ok(outcome)
-}
-
-const RENEW_LEASE: &str = "UPDATE stream_cursor
-    SET lease_until = $4::timestamptz, updated_at = $3::timestamptz
-    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
-
-const RELEASE_LEASE: &str = "UPDATE stream_cursor
-    SET owner = NULL, lease_until = NULL, updated_at = $3::timestamptz
-    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
-
-const MOVE_CURSOR_FORWARD: &str = "UPDATE stream_cursor
-    SET tx = $6::bigint, position = $7::bigint, updated_at = $3::timestamptz
-    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL
-        AND (tx, position) = ($4::bigint, $5::bigint)
-        AND (tx, position) < ($6::bigint, $7::bigint)
-        AND log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch')
-    RETURNING 1";
-
-const RESTART_CURSOR: &str = "UPDATE stream_cursor
-    SET tx = $4::bigint, position = $5::bigint, stream_created_at = $6::timestamptz,
-        log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch'),
-        updated_at = $3::timestamptz
-    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
-
-/// Updates the cursor of a stream. Returns false if the caller no longer owns the stream.
-async fn update_owned_stream(
-    pool: &ConnectionPool,
-    sql: &'static str,
-    owner: &StreamOwner,
-    cells: &[Cell],
-) -> Result<bool, StoreError> {
-    let mut client = pool.acquire().await?;
-    let (name, epoch, now) = (owner.name.to_cell(), owner.epoch.to_cell(), owner.now.to_cell());
-    let mut params: Vec<Param<'_>> = vec![&name, &epoch, &now];
-    params.extend(to_params(cells));
-    Ok(!client.query_rows(sql, &params).await?.is_empty())
-}
-
-pub(super) async fn renew_stream_lease(
-    pool: &ConnectionPool,
-    owner: &StreamOwner,
-    lease_until: Timestamp,
-) -> Result<bool, StoreError> {
-    update_owned_stream(pool, RENEW_LEASE, owner, &[lease_until.to_cell()]).await
-}
-
-pub(super) async fn release_stream_lease(
-    pool: &ConnectionPool,
-    owner: &StreamOwner,
-) -> Result<bool, StoreError> {
-    update_owned_stream(pool, RELEASE_LEASE, owner, &[]).await
-}
-
-pub(super) async fn move_stream_cursor(
-    pool: &ConnectionPool,
-    owner: &StreamOwner,
-    to: CursorMove,
-) -> Result<bool, StoreError> {
-    let to_cells = |position: FeedPosition| [position.tx.to_cell(), position.position.to_cell()];
-    match to {
-        CursorMove::Forward { from, to } => {
-            let cells = [to_cells(from), to_cells(to)].concat();
-            update_owned_stream(pool, MOVE_CURSOR_FORWARD, owner, &cells).await
-        }
-        CursorMove::Restart { to, stream_created_at } => {
-            let mut cells = to_cells(to).to_vec();
-            cells.push(stream_created_at.to_cell());
-            update_owned_stream(pool, RESTART_CURSOR, owner, &cells).await
-        }
-    }
-}
-
-pub(super) async fn find_stream_cursor(
-    pool: &ConnectionPool,
-    name: &Text,
-) -> Result<Option<StreamCursor>, StoreError> {
-    let mut client = pool.acquire().await?;
-    let rows = client.query_rows(&SELECT_CURSOR, &[&name.as_str()]).await?;
-    Ok(decode_rows(&rows, row::decode_stream_cursor)?.into_iter().next())
-}
-
 /// Returns the position up to which a stream has published. `None` if it never started or belongs
 /// to an earlier log epoch.
 pub(super) async fn published_position(
     transaction: &Transaction<'_>,
     name: &Text,
 ) -> Result<Option<FeedPosition>, StoreError> {
-    let rows = query_rows(transaction, &SELECT_CURSOR, &[&name.as_str()]).await?;
-    let cursor = decode_rows(&rows, row::decode_stream_cursor)?.into_iter().next();
-    let epoch = log_epoch_in_transaction(transaction).await?;
-    let cursor = cursor.filter(|cursor| cursor.log_epoch == epoch);
-    Ok(cursor.map(|cursor| cursor.position))
+    let rows = query_rows(transaction, CURSOR_BY_NAME.postgres(), &[&name.as_str()]).await?;
+    let cursor: Option<StreamCursor> = decode_first(&rows)?;
+    let rows = query_rows(transaction, SELECT_LOG_EPOCH.postgres(), &[]).await?;
+    let epoch = decode_first(&rows)?.map_or(LogEpoch::FIRST, |(epoch,)| epoch);
+    Ok(cursor.filter(|cursor| cursor.log_epoch == epoch).map(|cursor| cursor.position))
 }
 
-const SELECT_LOG_EPOCH: &str = "SELECT value::bigint FROM meta WHERE key = 'log_epoch'";
-
-fn decode_epoch(rows: &[tokio_postgres::Row]) -> LogEpoch {
-    let epoch = rows.first().map_or(1, |row| row.get::<_, i64>(0));
-    LogEpoch::new(u64::try_from(epoch).unwrap_or(1))
-}
-
-async fn log_epoch_in_transaction(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
-    Ok(decode_epoch(&query_rows(transaction, SELECT_LOG_EPOCH, &[]).await?))
-}
-
-pub(super) async fn log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, StoreError> {
-    let mut client = pool.acquire().await?;
-    Ok(decode_epoch(&client.query_rows(SELECT_LOG_EPOCH, &[]).await?))
-}
-
-const INCREMENT_LOG_EPOCH: &str =
-    "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
-
-/// Gives unpublished rows message ids of the new log epoch. Message ids that other writers chose
-/// are not changed. Each unpublished status has an index. Rows that were published meanwhile are
-/// not changed.
-pub(super) const UPDATE_MESSAGE_IDS: &str = "UPDATE outbox
-    SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
-    FROM meta
-    WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
-        AND outbox_id = ANY (ARRAY(
-            SELECT outbox_id FROM outbox WHERE status IN ('PENDING', 'FAILED')
-            UNION ALL
-            SELECT outbox_id FROM outbox WHERE status = 'IN_FLIGHT'
-            UNION ALL
-            SELECT outbox_id FROM outbox WHERE status = 'DEAD'
-        ))
-        AND starts_with(message_id, (meta.value::bigint - 1) || ':' || execution_id || ':')";
-
-pub(super) async fn start_epoch_in_transaction(
-    transaction: &Transaction<'_>,
-) -> Result<LogEpoch, StoreError> {
-    query_rows(transaction, INCREMENT_LOG_EPOCH, &[]).await?;
-    query_rows(transaction, UPDATE_MESSAGE_IDS, &[]).await?;
-    log_epoch_in_transaction(transaction).await
-}
-
-pub(super) async fn start_log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, StoreError> {
-    let mut pooled = pool.acquire().await?;
-    let transaction = pooled.begin_transaction().await?;
-    let epoch = start_epoch_in_transaction(&transaction).await?;
-    transaction.commit().await.map_err(to_store_error)?;
-    Ok(epoch)
+/// Starts a new log epoch in a transaction.
+pub(super) async fn start_log_epoch(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    query_rows(transaction, INCREMENT_LOG_EPOCH.postgres(), &[]).await?;
+    query_rows(transaction, UPDATE_MESSAGE_IDS.postgres(), &[]).await.map(drop)
 }
 
 /// Reads the feed base without a transaction, for a read-only store.
 pub(super) async fn read_feed_base(client: &Client) -> Result<FeedBase, StoreError> {
-    let rows = client.query(SELECT_FEED_BASE, &[]).await.map_err(to_store_error)?;
+    let rows = client.query(SELECT_FEED_BASE.postgres(), &[]).await.map_err(to_store_error)?;
     Ok(FeedBase(rows.first().map_or(0, |row| row.get(0))))
 }
