@@ -1271,7 +1271,7 @@ class Operations(Transport):
         self,
         document: str,
     ) -> Any:
-        """Get the JSON Schema `playbook.json`, `subscription.json` or `config.json`."""
+        """Get the JSON Schema `playbook.json` or `config.json`."""
         return self._call(
             "GET",
             f"/api/schema/{quote_path_segment(document)}",

@@ -182,7 +182,7 @@ fn dispatch_command(command_line: &CommandLine, io: &mut Io<'_>) -> Result<Comma
         Command::Config(command) => config::run(command, io),
         Command::Check(args) => check::run(args, io),
         Command::Graph(args) => graph::run(args, io),
-        Command::Schema(args) => schema::run(*args, io),
+        Command::Schema(_) => schema::run(io),
         Command::Explain(args) => {
             let colors_requested = command_line.common.color == ColorMode::Always;
             explain::run(args, colors_requested, io)

@@ -20,7 +20,6 @@ pub mod source;
 pub mod string_enum;
 pub mod template;
 pub mod timeout;
-pub mod timing;
 pub mod value_schema;
 
 mod check;
@@ -37,5 +36,5 @@ pub use error_span::find_error_span;
 pub use model::Document;
 pub use parse::{CatalogNames, CheckOptions};
 pub use print::to_yaml;
-pub use schema::{SchemaKind, json_schema};
+pub use schema::json_schema;
 pub use yaml::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, to_json};

@@ -12,8 +12,6 @@ use crate::model::Document;
 pub fn to_yaml(document: &Document) -> Option<String> {
     let value = match document {
         Document::Playbook(playbook) => serde_json::to_value(playbook),
-        Document::Subscription(subscription) => serde_json::to_value(subscription),
-        Document::Schedule(schedule) => serde_json::to_value(schedule),
         Document::Other(_) => return None,
     };
     let mut text = String::new();

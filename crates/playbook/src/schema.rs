@@ -3,34 +3,14 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use crate::model::{Playbook, Schedule, Subscription};
-use crate::string_enum;
+use crate::model::Playbook;
 
-string_enum! {
-    /// A kind of document that has a JSON Schema.
-    pub enum SchemaKind {
-        /// A workflow.
-        Playbook = "playbook",
-        /// A source of messages.
-        Subscription = "subscription",
-        /// A timer that starts playbooks.
-        Schedule = "schedule",
-    }
-}
-
-/// Returns the JSON Schema (draft 2020-12) of a kind of document.
-pub fn json_schema(kind: SchemaKind) -> Value {
+/// Returns the JSON Schema (draft 2020-12) of playbooks.
+pub fn json_schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    let schema = match kind {
-        SchemaKind::Playbook => generator.into_root_schema_for::<Playbook>(),
-        SchemaKind::Subscription => generator.into_root_schema_for::<Subscription>(),
-        SchemaKind::Schedule => generator.into_root_schema_for::<Schedule>(),
-    };
-    let mut schema = schema.to_value();
-    schema["title"] = json!(format!("NoETL {kind}"));
-    if kind == SchemaKind::Playbook {
-        add_deprecated_forms(&mut schema);
-    }
+    let mut schema = generator.into_root_schema_for::<Playbook>().to_value();
+    schema["title"] = json!("NoETL playbook");
+    add_deprecated_forms(&mut schema);
     schema
 }
 

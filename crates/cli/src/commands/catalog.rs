@@ -71,7 +71,7 @@ pub(crate) struct CatalogListArgs {
     /// Filter by text in the path
     #[arg(value_name = "TEXT")]
     text: Option<String>,
-    /// Filter by kind, such as playbook, subscription or schedule
+    /// Filter by kind, such as playbook or model
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Maximum number of definitions

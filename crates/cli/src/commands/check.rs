@@ -16,7 +16,7 @@ use crate::render::text_layout::{escape_control, pluralize};
 use crate::render::{diagnostic, palette};
 use crate::source::{self, DocumentOrigin, FoundDocuments};
 
-/// Check playbooks, subscriptions and schedules for errors
+/// Check playbooks for errors
 ///
 /// Reports every mistake with its line and a suggested fix. Directories are searched for *.yaml and
 /// *.yml files, except hidden and build directories. Nothing is run, and no server is contacted.
@@ -304,10 +304,6 @@ fn kind_and_name(document: Option<&Document>) -> (Option<&str>, Option<&str>) {
     match document {
         None => (None, None),
         Some(Document::Playbook(playbook)) => (Some("Playbook"), Some(&playbook.metadata.name)),
-        Some(Document::Subscription(subscription)) => {
-            (Some("Subscription"), Some(&subscription.metadata.name))
-        }
-        Some(Document::Schedule(schedule)) => (Some("Schedule"), Some(&schedule.metadata.name)),
         Some(Document::Other(other)) => (Some(&other.kind), other.path.as_deref()),
     }
 }
@@ -396,8 +392,6 @@ pub(crate) fn print_diagnostics(
 pub(crate) fn into_playbook(document: Option<Document>) -> Result<Box<Playbook>, Option<String>> {
     match document {
         Some(Document::Playbook(playbook)) => Ok(playbook),
-        Some(Document::Subscription(_)) => Err(Some("subscription".to_owned())),
-        Some(Document::Schedule(_)) => Err(Some("schedule".to_owned())),
         Some(Document::Other(other)) => Err(Some(other.kind.to_string())),
         None => Err(None),
     }

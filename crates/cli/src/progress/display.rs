@@ -270,9 +270,7 @@ impl PlaybookSource {
     pub(crate) fn parse_playbook(file: String, text: String) -> Option<Self> {
         match check(&text, &CheckOptions::default()).document {
             Some(Document::Playbook(playbook)) => Some(Self { file, text, playbook }),
-            Some(Document::Subscription(_) | Document::Schedule(_) | Document::Other(_)) | None => {
-                None
-            }
+            Some(Document::Other(_)) | None => None,
         }
     }
 

@@ -77,7 +77,7 @@ impl PlaybookDraft {
         }
         match checked.document? {
             Document::Playbook(playbook) => Some(*playbook),
-            Document::Subscription(_) | Document::Schedule(_) | Document::Other(_) => None,
+            Document::Other(_) => None,
         }
     }
 }

@@ -1,32 +1,18 @@
 //! Checks references to catalog entries, if a catalog is available.
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
-use crate::model::{Document, Task, ToolKind};
+use crate::model::{Playbook, Task, ToolKind};
 use crate::parse::CatalogNames;
 use crate::source::Span;
 
 pub(super) fn check_catalog_references(
     sink: &mut DiagnosticSink<'_>,
-    document: &Document,
+    playbook: &Playbook,
     catalog: &CatalogNames,
 ) {
-    match document {
-        Document::Playbook(playbook) => {
-            let steps = playbook.workflow.iter().flat_map(|step| step.tool.tasks());
-            for task in steps.chain(playbook.workbook.iter().map(|task| &task.tool)) {
-                check_task_references(sink, task, catalog);
-            }
-        }
-        Document::Subscription(subscription) => {
-            for path in subscription.playbooks() {
-                check_playbook_path(sink, path.value, path.span, catalog);
-            }
-        }
-        Document::Schedule(schedule) => {
-            let path = &schedule.spec.playbook;
-            check_playbook_path(sink, path.value.as_str(), path.span, catalog);
-        }
-        Document::Other(_) => {}
+    let steps = playbook.workflow.iter().flat_map(|step| step.tool.tasks());
+    for task in steps.chain(playbook.workbook.iter().map(|task| &task.tool)) {
+        check_task_references(sink, task, catalog);
     }
 }
 

@@ -54,9 +54,9 @@ pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
         routes::check_routes(&mut sink, &context);
         tasks::check_tasks(&mut sink, &context);
         names::check_names(&mut sink, &context);
-    }
-    if let (Some(document), Some(catalog)) = (&document, &options.catalog) {
-        catalog::check_catalog_references(&mut sink, document, catalog);
+        if let Some(catalog) = &options.catalog {
+            catalog::check_catalog_references(&mut sink, playbook, catalog);
+        }
     }
     let (is_rejected, omitted_count) = (sink.has_errors(), sink.omitted_count());
     let diagnostics = sink.into_diagnostics(root.as_ref());

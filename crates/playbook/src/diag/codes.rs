@@ -89,6 +89,7 @@ codes! {
     NP018 Warning "key has no effect";
     NP019 Warning "retry was read as a policy rule";
     NP020 Note "extension that is not portable";
+    NP021 Error "kind is not run by this release";
     NP101 Error "step is defined twice";
     NP102 Error "step has no tool";
     NP103 Error "key is not supported on a step";
@@ -143,9 +144,6 @@ codes! {
     NP603 Error "keychain entry is not declared";
     NP604 Error "keychain entry is declared twice";
     NP605 Warning "credential is not registered";
-    NP701 Error "invalid cron expression";
-    NP702 Error "unknown time zone";
-    NP703 Error "webhook needs a verifier";
     NP704 Error "number is out of range";
     NP705 Error "settings cannot be combined";
     NP706 Warning "playbook is not in the catalog";

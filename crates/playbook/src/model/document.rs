@@ -8,9 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keychain::KeychainEntry;
-use super::schedule::Schedule;
 use super::step::Step;
-use super::subscription::Subscription;
 use super::tool::Task;
 use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate};
 use crate::source::Spanned;
@@ -21,10 +19,6 @@ use crate::string_enum;
 pub enum Document {
     /// A workflow.
     Playbook(Box<Playbook>),
-    /// A message source whose messages start playbooks.
-    Subscription(Box<Subscription>),
-    /// A timer that starts playbooks.
-    Schedule(Box<Schedule>),
     /// A document of another kind, stored unchecked.
     Other(OtherDocument),
 }

@@ -11,10 +11,8 @@ mod looping;
 mod output;
 mod policy;
 mod routing;
-mod schedule;
 mod set;
 mod step;
-mod subscription;
 mod tool;
 mod value;
 
@@ -38,21 +36,10 @@ pub use policy::{
     TaskPolicy,
 };
 pub use routing::{NoMatch, RouteArc, Router, RouterMode};
-pub use schedule::{
-    MisfireHandling, MisfirePolicy, OverlapPolicy, Schedule, ScheduleSpec, ScheduleTiming,
-};
 pub use set::{ReservedName, SetClause, SetEntry, SetTarget, WRITE_PROTECTED_NAMES};
 pub use step::{
     AdmitRule, CacheScope, ConcurrencyLimit, FailureMode, FailurePolicy, Lifecycle, Step,
     StepCache, StepPolicy, StepSpec,
-};
-pub use subscription::{
-    ActivationMode, CircuitBreaker, DirectiveControl, DispatchSpec, DownstreamService, FetchConfig,
-    HeaderDirective, HeaderRules, HealthProbe, MessageOrdering, MessageSource, MessageVerifier,
-    OnFull, OnRecovery, PayloadFrom, ProbeType, PushIngress, SourceConnection, SourceKind,
-    SourceMode, Spool, SpoolBackend, SpoolDrain, SpoolMode, SpoolRetention, SpoolStore,
-    Subscription, SubscriptionDedup, SubscriptionLimits, SubscriptionSpec, TraceConfig,
-    TracePropagation, VerifierType,
 };
 pub use tool::{Task, TaskSpec, Tool};
 pub use value::{Condition, NamedValue, NamedValues, ValueOrTemplate};

@@ -5,17 +5,14 @@ mod output;
 mod playbook;
 mod policy;
 mod reader;
-mod resource;
 mod routing;
-mod schedule;
 mod step;
-mod subscription;
 mod tool;
 mod values;
 
 use std::sync::Arc;
 
-use crate::diag::{Code, DiagnosticSink};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{Document, OtherDocument};
 use crate::source::DocumentText;
 use crate::yaml::{YamlError, YamlNode, load_yaml};
@@ -97,9 +94,18 @@ fn report_yaml_error(sink: &mut DiagnosticSink<'_>, error: YamlError) {
     }
 }
 
-/// Language versions that each kind of document accepts.
+/// Language versions that a playbook accepts.
 const PLAYBOOK_VERSIONS: [&str; 2] = ["noetl.io/v2", "noetl.io/v10"];
-const RESOURCE_VERSIONS: [&str; 1] = ["noetl.io/v1"];
+
+/// Kinds that start runs in other runtimes but not in this release, and what to use instead.
+const KINDS_WITHOUT_RUNNER: [(&str, &str, &str); 2] = [
+    ("Schedule", "schedules", "start runs with `noetl exec` from cron or a systemd timer"),
+    ("Subscription", "subscriptions", "start runs with `noetl exec` from a message consumer"),
+];
+
+/// Kinds that are checked or rejected, and known kinds that are only stored.
+const KNOWN_KINDS: [&str; 7] =
+    ["Playbook", "Subscription", "Schedule", "Tool", "Model", "Mcp", "Agent"];
 
 fn parse_document(
     sink: &mut DiagnosticSink<'_>,
@@ -113,48 +119,40 @@ fn parse_document(
         return None;
     };
     let kind = read_text(sink, entry)?;
-    match &*kind {
-        "Playbook" => {
-            let version = parse_api_version(sink, &mut reader, &kind, &PLAYBOOK_VERSIONS);
-            let playbook = playbook::parse_playbook(sink, root, options, version)?;
-            Some(Document::Playbook(Box::new(playbook)))
-        }
-        "Subscription" => {
-            let version = parse_api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
-            let subscription = subscription::parse_subscription(sink, root, version)?;
-            Some(Document::Subscription(Box::new(subscription)))
-        }
-        "Schedule" => {
-            sink.note_extension(entry.value.span, "kind: Schedule");
-            let version = parse_api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
-            let schedule = schedule::parse_schedule(sink, root, version)?;
-            Some(Document::Schedule(Box::new(schedule)))
-        }
-        _ => {
-            playbook::report_unknown_kind(sink, entry.value.span, &kind);
-            let metadata = root.get("metadata");
-            let path = ["path", "name"]
-                .iter()
-                .find_map(|key| metadata.and_then(|metadata| metadata.get(key)?.as_text()));
-            Some(Document::Other(OtherDocument { kind, path: path.cloned() }))
-        }
+    if &*kind == "Playbook" {
+        let version = parse_api_version(sink, &mut reader);
+        let playbook = playbook::parse_playbook(sink, root, options, version)?;
+        return Some(Document::Playbook(Box::new(playbook)));
     }
+    if let Some((_, noun, hint)) = KINDS_WITHOUT_RUNNER.iter().find(|(name, ..)| *name == &*kind) {
+        let message = format!("this release does not run {noun}");
+        sink.add_with_hint(Code::NP021, entry.value.span, message, *hint);
+        return None;
+    }
+    if !KNOWN_KINDS.contains(&&*kind) {
+        let nearest = nearest_name(&kind, KNOWN_KINDS);
+        let message = format!("kind '{kind}' is stored unchecked");
+        sink.add_with_suggestion(Code::NP009, entry.value.span, message, nearest);
+    }
+    let metadata = root.get("metadata");
+    let path = ["path", "name"]
+        .iter()
+        .find_map(|key| metadata.and_then(|metadata| metadata.get(key)?.as_text()));
+    Some(Document::Other(OtherDocument { kind, path: path.cloned() }))
 }
 
 fn parse_api_version(
     sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
-    kind: &str,
-    valid_versions: &[&str],
 ) -> Option<Arc<str>> {
     let entry = reader.require_entry(sink, "apiVersion")?;
     let version = read_text(sink, entry)?;
-    if valid_versions.contains(&&*version) {
+    if PLAYBOOK_VERSIONS.contains(&&*version) {
         return Some(version);
     }
     let message = format!(
-        "apiVersion '{version}' is not valid for {kind}; use {}",
-        valid_versions.join(" or ")
+        "apiVersion '{version}' is not valid for Playbook; use {}",
+        PLAYBOOK_VERSIONS.join(" or ")
     );
     sink.add_finding(Code::NP003, entry.value.span, message);
     None

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use crate::diag::{Code, DiagnosticSink, nearest_name};
+use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
     DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec, KeychainEntry, KeychainKind,
     KeychainScope, NamedValues, Playbook, RootConcurrency, RunLimits, RuntimeRequirements, Step,
@@ -437,21 +437,4 @@ fn parse_root_concurrency(
         limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
         overlap,
     })
-}
-
-/// Kinds that are checked, and known kinds that are only stored.
-const KNOWN_KINDS: [&str; 7] =
-    ["Playbook", "Subscription", "Schedule", "Tool", "Model", "Mcp", "Agent"];
-
-/// Reports an unknown kind.
-pub(super) fn report_unknown_kind(sink: &mut DiagnosticSink<'_>, span: Span, kind: &str) {
-    if !KNOWN_KINDS.contains(&kind) {
-        let nearest = nearest_name(kind, KNOWN_KINDS);
-        sink.add_with_suggestion(
-            Code::NP009,
-            span,
-            format!("kind '{kind}' is stored unchecked"),
-            nearest,
-        );
-    }
 }

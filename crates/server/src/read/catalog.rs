@@ -212,15 +212,13 @@ impl CheckedDocument {
 
 /// Returns the kind and the path of a document. For a playbook, also checks that it can be planned.
 fn document_kind_and_path(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
-    let (kind, metadata) = match document {
+    match document {
         Document::Playbook(playbook) => {
-            let kind_and_metadata = (Arc::clone(&playbook.kind), playbook.metadata.clone());
+            let kind_and_path = (Arc::clone(&playbook.kind), Arc::clone(playbook.path()));
             Plan::new(Arc::from(playbook))
                 .map_err(|error| NotRunnable::Plan(error).into_error())?;
-            kind_and_metadata
+            Ok(kind_and_path)
         }
-        Document::Subscription(subscription) => (subscription.kind, subscription.metadata),
-        Document::Schedule(schedule) => (schedule.kind, schedule.metadata),
         Document::Other(other) => {
             let path = other.path.ok_or_else(|| {
                 RuntimeError::refused(
@@ -228,10 +226,9 @@ fn document_kind_and_path(document: Document) -> Result<(Arc<str>, Arc<str>), Ru
                     "metadata.path or metadata.name is required",
                 )
             })?;
-            return Ok((other.kind, path));
+            Ok((other.kind, path))
         }
-    };
-    Ok((kind, metadata.path.unwrap_or(metadata.name)))
+    }
 }
 
 /// Converts a diagnostic to JSON for the API.

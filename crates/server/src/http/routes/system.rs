@@ -8,7 +8,7 @@ use noetl_api::system::{
     DashboardStatsResponse, DashboardWidgets, DatabaseCheckResponse, ServerStatus, ShardInfo,
     WhoAmI,
 };
-use noetl_playbook::{SchemaKind, json_schema};
+use noetl_playbook::json_schema;
 use noetl_types::{ErrorCode, Text};
 
 use super::{ADMIN, EXEC_READ, Route, get, post};
@@ -111,8 +111,7 @@ async fn get_json_schema(
     PathText(document): PathText,
 ) -> Result<Response, HttpError> {
     let schema = match document.as_str() {
-        "playbook.json" => json_schema(SchemaKind::Playbook).to_string(),
-        "subscription.json" => json_schema(SchemaKind::Subscription).to_string(),
+        "playbook.json" => json_schema().to_string(),
         "config.json" => {
             let text = "this server has no schema of its settings";
             let schema = app.config_schema();
@@ -120,8 +119,7 @@ async fn get_json_schema(
             schema.to_owned()
         }
         _ => {
-            let text =
-                "not found: available schemas are playbook.json, subscription.json and config.json";
+            let text = "not found: available schemas are playbook.json and config.json";
             return Err(HttpError::new(ErrorCode::NotFound, text));
         }
     };

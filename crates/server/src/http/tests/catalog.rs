@@ -94,8 +94,8 @@ metadata: { name: nightly }
 spec: { playbook: demo/two, cron: '0 3 * * *' }
 ";
     let reply = register_content(&server, schedule).await;
-    assert!(is_ok(&reply), "{}", reply.text);
-    assert_eq!((&*reply.text_at("/kind"), &*reply.text_at("/path")), ("schedule", "nightly"));
+    reply.assert_problem(ErrorCode::Validation);
+    assert_eq!(reply.text_at("/errors/0/code"), "NP021", "{}", reply.text);
     let unchecked = "apiVersion: v1\nkind: Toaster\nmetadata: { name: m, path: models/m }\n";
     let reply = register_content(&server, unchecked).await;
     assert!(is_ok(&reply), "{}", reply.text);

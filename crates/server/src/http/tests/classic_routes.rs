@@ -1,7 +1,7 @@
 //! Classic routes that do not concern runs, and routes that are not implemented.
 
 use axum::http::Method;
-use noetl_playbook::{SchemaKind, json_schema};
+use noetl_playbook::json_schema;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
@@ -156,9 +156,8 @@ async fn serves_document_schemas() {
     let server = StoreFixture::in_memory().start_server(settings, |_| {}).await;
     let get = async |name: &str| server.get(&format!("/api/schema/{name}")).await;
     let playbook = get("playbook.json").await;
-    assert_eq!(playbook.json(), json_schema(SchemaKind::Playbook));
-    let subscription = get("subscription.json").await;
-    assert_eq!(subscription.json(), json_schema(SchemaKind::Subscription));
+    assert_eq!(playbook.json(), json_schema());
+    get("subscription.json").await.assert_problem(ErrorCode::NotFound);
     assert_eq!(get("config.json").await.json_at("/title"), "settings");
     get("playbook").await.assert_problem(ErrorCode::NotFound);
     let without_schema = start_server().await.get("/api/schema/config.json").await;

@@ -309,10 +309,7 @@ fn path_parameter(generator: &mut SchemaGenerator, name: &str) -> Value {
         "playbook_id" => (nonempty_text_schema(), "Path or catalog id of the playbook."),
         "credential" => (nonempty_text_schema(), "Id or name of the credential."),
         "kind" => (nonempty_text_schema(), "Kind of document, for example `playbook`."),
-        "document" => (
-            nonempty_text_schema(),
-            "Schema file: `playbook.json`, `subscription.json` or `config.json`.",
-        ),
+        "document" => (nonempty_text_schema(), "Schema file: `playbook.json` or `config.json`."),
         _ => (nonempty_text_schema(), "Name of the resource."),
     };
     json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema })

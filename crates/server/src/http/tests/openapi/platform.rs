@@ -84,7 +84,7 @@ fn server_operations() -> Vec<OperationSpec> {
             "json_schema",
             paths::SCHEMA,
             tag,
-            "Get the JSON Schema `playbook.json`, `subscription.json` or `config.json`",
+            "Get the JSON Schema `playbook.json` or `config.json`",
         )
         .with_response::<Json>()
         .error_codes(&[NotFound, NotSupported]),
