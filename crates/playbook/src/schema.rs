@@ -3,7 +3,10 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use crate::model::Playbook;
+use crate::model::{
+    ExecutorConfig, FrameSpec, KeychainEntry, LoopSpec, OutputSpec, Playbook, StepPolicy, TaskSpec,
+    WorkbookTask,
+};
 
 /// Returns the JSON Schema (draft 2020-12) of playbooks.
 pub fn json_schema() -> Value {
@@ -34,9 +37,21 @@ fn add_deprecated_forms(schema: &mut Value) {
     schema["properties"]["workbook"] = json!({
         "anyOf": [workbook, { "type": "object", "properties": { "tasks": { "type": "object" } } }]
     });
-    for (definition, keyword) in
-        [("KeychainKind", "secrets"), ("KeychainScope", "catalog"), ("NoMatch", "quiet")]
-    {
+    for (definition, keys) in [
+        ("ExecutorConfig", ExecutorConfig::KEYS_WITHOUT_EFFECT.as_slice()),
+        ("FrameSpec", &FrameSpec::KEYS_WITHOUT_EFFECT),
+        ("KeychainEntry", &KeychainEntry::KEYS_WITHOUT_EFFECT),
+        ("LoopSpec", &LoopSpec::KEYS_WITHOUT_EFFECT),
+        ("OutputSpec", &OutputSpec::KEYS_WITHOUT_EFFECT),
+        ("StepPolicy", &StepPolicy::KEYS_WITHOUT_EFFECT),
+        ("TaskSpec", &TaskSpec::KEYS_WITHOUT_EFFECT),
+        ("WorkbookTask", &WorkbookTask::KEYS_WITHOUT_EFFECT),
+    ] {
+        for key in keys {
+            schema["$defs"][definition]["properties"][*key] = deprecated("Has no effect.");
+        }
+    }
+    for (definition, keyword) in [("KeychainKind", "secrets"), ("NoMatch", "quiet")] {
         if let Some(keywords) = schema["$defs"][definition]["enum"].as_array_mut() {
             keywords.push(json!(keyword));
         }

@@ -19,7 +19,7 @@ impl YamlSnippet {
         let has = |option: &str| self.info.split_whitespace().any(|word| word == option);
         CheckOptions {
             portable: has("portable"),
-            features: has("features=none").then(Vec::new),
+            features: has("features=none").then_some(&[]),
             catalog: has("catalog").then(CatalogNames::default),
         }
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_playbook::model::{BuildRequirement, ToolKind};
+use noetl_playbook::model::ToolKind;
 use noetl_types::{Millis, TaskErrorKind, Text};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -169,12 +169,11 @@ async fn run_with_timeout(
 }
 
 fn unsupported_kind_message(kind: ToolKind) -> String {
-    match kind.spec().build {
-        BuildRequirement::Feature(feature) => format!(
+    match kind.spec().feature {
+        Some(feature) => format!(
             "tasks of kind '{kind}' need a build with feature '{feature}', which this worker lacks"
         ),
-        BuildRequirement::Reserved => format!("kind '{kind}' is reserved and cannot run"),
-        BuildRequirement::Core => format!("this worker cannot run tasks of kind '{kind}'"),
+        None => format!("this worker cannot run tasks of kind '{kind}'"),
     }
 }
 

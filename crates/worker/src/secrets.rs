@@ -88,13 +88,6 @@ impl SecretResolver {
         cancel: &CancellationToken,
     ) -> Result<Json, TaskError> {
         let name = Arc::clone(&spec.name);
-        if let Some(provider) = &spec.provider {
-            let text = format!(
-                "keychain entry '{name}': the secret service '{provider}' is not supported by this \
-                 build; store the secret as a credential"
-            );
-            return Err(TaskError::new(TaskErrorKind::Unsupported, text));
-        }
         let credential = match &spec.auth {
             Some(auth) => Some(self.resolve_auth(auth.clone()).await?),
             None => None,
@@ -109,12 +102,6 @@ impl SecretResolver {
             | KeychainKind::PostgresCredential
             | KeychainKind::SecretManager => require_credential(credential, &name)?,
             KeychainKind::Oauth2 => self.request_token(&spec, credential, cancel).await?,
-            KeychainKind::GoogleIdToken => {
-                let text = format!(
-                    "keychain entry '{name}': this build does not support Google ID tokens"
-                );
-                return Err(TaskError::new(TaskErrorKind::Unsupported, text));
-            }
         };
         self.secret_set.add_credential(None, &data);
         map_entry_fields(&name, data, &spec.map)

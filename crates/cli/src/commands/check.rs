@@ -141,7 +141,8 @@ impl CheckReport<'_> {
     }
 
     fn add_document(&mut self, name: &str, text: &str, io: &mut Io<'_>) -> Result<()> {
-        let options = CheckOptions { portable: self.args.portable, ..CheckOptions::default() };
+        let options =
+            CheckOptions { portable: self.args.portable, ..CheckOptions::for_this_build() };
         let checked = check(text, &options);
         let mut diagnostics = checked.diagnostics;
         let passes = !diagnostics.iter().any(|diagnostic| match diagnostic.severity {
@@ -284,18 +285,15 @@ fn drop_excess(diagnostics: &mut Vec<Diagnostic>, limit: usize) -> usize {
 }
 
 fn describe_document(document: Option<&Document>) -> String {
-    match (document, kind_and_name(document)) {
-        (Some(Document::Playbook(playbook)), (_, name)) => {
-            let (name, steps) = (name.unwrap_or_default(), playbook.workflow.len());
-            format!(" (playbook '{}', {})", escape_control(name), pluralize(steps, "step"))
+    match document {
+        Some(Document::Playbook(playbook)) => {
+            let steps = pluralize(playbook.workflow.len(), "step");
+            format!(" (playbook '{}', {steps})", escape_control(&playbook.metadata.name))
         }
-        (Some(Document::Other(other)), _) => {
+        Some(Document::Other(other)) => {
             format!(" ({}, stored unchecked)", escape_control(&other.kind))
         }
-        (_, (Some(kind), Some(name))) => {
-            format!(" ({} '{}')", kind.to_lowercase(), escape_control(name))
-        }
-        _ => String::new(),
+        None => String::new(),
     }
 }
 
@@ -371,7 +369,7 @@ pub(crate) fn print_diagnostics(
     shows_warnings: bool,
     io: &mut Io<'_>,
 ) -> Result<PrintedDocument> {
-    let checked = check(text, &CheckOptions::default());
+    let checked = check(text, &CheckOptions::for_this_build());
     let mut error_count = 0;
     for diagnostic in &checked.diagnostics {
         let is_printed = match diagnostic.severity {

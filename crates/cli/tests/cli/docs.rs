@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use noetl_playbook::model::{BuildRequirement, ToolKind};
+use noetl_playbook::model::{KeyType, RESERVED_KINDS, ToolKind};
 use noetl_playbook::{CheckOptions, check};
 
 use crate::fake_services::FakeServices;
@@ -159,13 +159,15 @@ fn every_tool_kind_is_documented() {
     let mut missing = Vec::new();
     for kind in ToolKind::WORDS {
         let spec = ToolKind::parse(kind).unwrap().spec();
-        let keys = spec.keys.iter().map(|key| key.name);
+        let keys = spec.keys.iter().filter(|key| key.value_type != KeyType::NoEffect);
         // Base64 variants of keys are documented in one place.
-        let keys =
-            keys.filter(|key| spec.build == BuildRequirement::Core && !key.ends_with("_b64"));
+        let keys = keys.map(|key| key.name).filter(|key| !key.ends_with("_b64"));
         let undocumented = keys.chain([*kind]).filter(|name| !names.contains(name));
         missing.extend(undocumented.map(|name| format!("{kind}: {name}")));
     }
+    missing.extend(
+        RESERVED_KINDS.iter().filter(|kind| !names.contains(kind)).map(ToString::to_string),
+    );
     assert!(missing.is_empty(), "not documented: {missing:#?}");
 }
 

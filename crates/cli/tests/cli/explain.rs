@@ -30,10 +30,10 @@ fn unknown_code_gets_suggestions() {
       help: did you mean NP201?
     ──── exit 3
     ");
-    insta::assert_snapshot!(run_noetl(&["explain", "cron"]).to_snapshot(), @r"
+    insta::assert_snapshot!(run_noetl(&["explain", "cycle"]).to_snapshot(), @r"
     ──── stderr
-    error: there is no code 'cron'
-      help: did you mean NP701?
+    error: there is no code 'cycle'
+      help: did you mean NP204?
     ──── exit 3
     ");
     insta::assert_snapshot!(run_noetl(&["explain", "rubbish"]).to_snapshot(), @r"

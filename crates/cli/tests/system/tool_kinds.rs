@@ -99,13 +99,8 @@ const TRANSFER_RESULT: &str = r#"{
     "rows": [{"code": "CHF", "rate": 0.95}, {"code": "EUR", "rate": 1.1}]
 }"#;
 const UNSUPPORTED_RESULT: &str = r#"{
-    "duckdb": "unsupported: tasks of kind 'duckdb' need a build with feature 'duckdb', which this worker lacks",
-    "ducklake": "unsupported: tasks of kind 'ducklake' need a build with feature 'duckdb', which this worker lacks",
-    "snowflake": "unsupported: tasks of kind 'snowflake' need a build with feature 'snowflake', which this worker lacks",
     "subscription": "unsupported: this worker does not support the source 'kafka'; use nats",
-    "wasm": "unsupported: kind 'wasm' is reserved and cannot run",
-    "kubernetes": "unsupported: containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local",
-    "kubernetes_job": "unsupported: a script with 'job' runs on Kubernetes, which needs a build with feature 'kubernetes'; leave 'job' out to run it on the worker"
+    "kubernetes": "unsupported: containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local"
 }"#;
 
 /// Installs a fake `docker` that prints the image that it was asked to run.

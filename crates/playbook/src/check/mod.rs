@@ -3,6 +3,7 @@
 //! The parser reports what cannot be parsed. The checker reports documents that parse but are
 //! wrong, or probably unintended: routes without a target, undefined names, secrets in plain text.
 
+mod build;
 mod catalog;
 mod inputs;
 mod names;
@@ -52,6 +53,7 @@ pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
     if let (Some(root), Some(Document::Playbook(playbook))) = (&root, &document) {
         let context = CheckContext::new(playbook, root);
         routes::check_routes(&mut sink, &context);
+        build::check_build(&mut sink, playbook, options.features);
         tasks::check_tasks(&mut sink, &context);
         names::check_names(&mut sink, &context);
         if let Some(catalog) = &options.catalog {

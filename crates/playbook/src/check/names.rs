@@ -77,7 +77,7 @@ fn check_name(
 
 impl PlaybookNames<'_> {
     fn defines_name(&self, name: &str) -> bool {
-        self.workload.contains(name) || self.ctx.contains(name) || self.aliases.contains(name)
+        self.workload.contains(name) || self.ctx.contains(name)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Collects all templates of a playbook with their locations.
 
 use crate::model::{
-    Loop, LoopSource, NamedValues, OutputSpec, Playbook, RuleAction, RuleTest, SetClause, Step,
-    Task, ValueOrTemplate,
+    Loop, LoopSource, NamedValues, Playbook, RuleAction, RuleTest, SetClause, Step, Task,
+    ValueOrTemplate,
 };
 use crate::source::{Span, Spanned};
 use crate::template::{DynamicValue, Template};
@@ -111,7 +111,6 @@ impl<'p> SiteCollector<'p> {
         for task in step.tool.tasks() {
             self.visit_task(task);
         }
-        self.visit_output(step.output.as_ref());
         self.visit_set(&step.set, SiteKind::StepSet);
         for arc in step.next.iter().flat_map(|router| &router.arcs) {
             if let Some(when) = &arc.when {
@@ -137,9 +136,7 @@ impl<'p> SiteCollector<'p> {
             self.visit_setting(width, SiteKind::LoopItems);
         }
         let frame = &looping.spec.frame;
-        for number in
-            [&frame.max_rows, &frame.row_concurrency, &frame.max_attempts].into_iter().flatten()
-        {
+        for number in [&frame.max_rows, &frame.max_attempts].into_iter().flatten() {
             self.visit_setting(number, SiteKind::LoopItems);
         }
         for time in [&frame.max_seconds, &frame.lease_seconds, &frame.heartbeat_seconds]
@@ -160,7 +157,6 @@ impl<'p> SiteCollector<'p> {
         }
         self.visit_named_values(&task.input, SiteKind::Task);
         self.visit_named_values(&task.config, SiteKind::Task);
-        self.visit_output(task.output.as_ref());
         self.visit_set(&task.set, SiteKind::TaskSet);
         for rule in task.spec.policy.iter().flat_map(|policy| &policy.rules) {
             if let RuleTest::When(when) = &rule.test {
@@ -177,15 +173,6 @@ impl<'p> SiteCollector<'p> {
             self.visit_set(&rule.then.set, SiteKind::Rule);
         }
         self.task = None;
-    }
-
-    fn visit_output(&mut self, output: Option<&'p OutputSpec>) {
-        let Some(store) = output.and_then(|output| output.store.as_ref()) else {
-            return;
-        };
-        for text in [&store.bucket, &store.prefix].into_iter().flatten() {
-            self.visit_setting(text, SiteKind::Task);
-        }
     }
 
     fn visit_set(&mut self, set: &'p SetClause, kind: SiteKind) {

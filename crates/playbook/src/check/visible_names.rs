@@ -44,8 +44,6 @@ const LOOP_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
 pub(super) struct PlaybookNames<'p> {
     pub(super) workload: BTreeSet<&'p str>,
     pub(super) ctx: BTreeSet<&'p str>,
-    /// Aliases defined by `output.as`.
-    pub(super) aliases: BTreeSet<&'p str>,
 }
 
 impl<'p> PlaybookNames<'p> {
@@ -53,7 +51,6 @@ impl<'p> PlaybookNames<'p> {
         let mut names = Self {
             workload: playbook.workload.iter().map(|field| &*field.name.value).collect(),
             ctx: BTreeSet::new(),
-            aliases: BTreeSet::new(),
         };
         for step in &playbook.workflow {
             for (set, _) in step_sets(step) {
@@ -62,13 +59,6 @@ impl<'p> PlaybookNames<'p> {
                     SetTarget::Iter(_) | SetTarget::Step(_) | SetTarget::Bare(_) => None,
                 }));
             }
-            let outputs = step
-                .output
-                .iter()
-                .chain(step.tool.tasks().iter().filter_map(|task| task.output.as_ref()));
-            names.aliases.extend(
-                outputs.filter_map(|output| output.alias.as_ref()).map(|alias| &*alias.value),
-            );
         }
         names
     }

@@ -109,8 +109,7 @@ codes! {
     NP307 Warning "parallel iterations write the same variable";
     NP308 Error "loop over a constant that is not iterable";
     NP401 Error "unknown tool kind";
-    NP402 Warning "tool kind needs a build feature";
-    NP403 Warning "tool kind is reserved";
+    NP402 Error "not part of this build";
     NP404 Error "tool lacks a required key";
     NP405 Error "workbook task does not exist";
     NP406 Error "pipeline is empty";

@@ -115,13 +115,7 @@ pub struct DocumentMetadata {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutorConfig {
-    /// Intended execution environment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ExecutionProfile>,
-    /// Runtime version that the playbook was written for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<Arc<str>>,
-    /// Required capabilities. An execution is rejected if one is missing.
+    /// Required capabilities. The document is rejected if the build lacks one.
     #[serde(skip_serializing_if = "RuntimeRequirements::is_empty")]
     pub requires: RuntimeRequirements,
     /// Execution settings.
@@ -130,20 +124,10 @@ pub struct ExecutorConfig {
 }
 
 impl ExecutorConfig {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 2] = ["profile", "version"];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-string_enum! {
-    /// Intended execution environment of a playbook.
-    pub enum ExecutionProfile {
-        /// Run in a single process.
-        Local = "local",
-        /// Run on servers and workers.
-        Distributed = "distributed",
-        /// Run in any environment.
-        Auto = "auto",
     }
 }
 
@@ -153,10 +137,10 @@ string_enum! {
 pub struct RuntimeRequirements {
     /// Required tool kinds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<Arc<str>>,
+    pub tools: Vec<Spanned<Arc<str>>>,
     /// Required build features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub features: Vec<Arc<str>>,
+    pub features: Vec<Spanned<Arc<str>>>,
 }
 
 impl RuntimeRequirements {
@@ -303,14 +287,10 @@ pub struct WorkbookTask {
     pub name: Spanned<Arc<str>>,
     /// Task to run.
     pub tool: Task,
-    /// Names that the caller must pass, and names that the data must contain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<serde_json::Value>")]
-    pub assert: Option<Json>,
-    /// Additional place to save the data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<serde_json::Value>")]
-    pub sink: Option<Json>,
+}
+
+impl WorkbookTask {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 2] = ["assert", "sink"];
 }
 
 /// Limits concurrent executions that have the same key.

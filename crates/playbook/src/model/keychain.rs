@@ -18,13 +18,6 @@ pub struct KeychainEntry {
     pub name: Spanned<Arc<str>>,
     /// Origin of the secret.
     pub kind: KeychainKind,
-    /// Visibility of the secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope: Option<KeychainScope>,
-    /// Secret manager that stores the secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["gcp", "aws", "azure", "vault", "k8s", null]))]
-    pub provider: Option<Arc<str>>,
     /// Credential used to authenticate to the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
@@ -37,9 +30,6 @@ pub struct KeychainEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub token: Option<DynamicValue>,
-    /// Type of the token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token_type: Option<Arc<str>>,
     /// URL of the token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -55,22 +45,18 @@ pub struct KeychainEntry {
     #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
     pub data: NamedValues,
-    /// Renews the secret before it expires.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auto_renew: Option<bool>,
-    /// Region in which the secret is stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<Arc<str>>,
-    /// Restriction on use outside the secret's region.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub residency: Option<ResidencyPolicy>,
-    /// Regions that may read the secret.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub allowed_regions: Vec<Arc<str>>,
-    /// Disables requests to the broker of another region.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_broker_fallback: Option<bool>,
+}
+
+impl KeychainEntry {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 7] = [
+        "scope",
+        "token_type",
+        "auto_renew",
+        "region",
+        "residency",
+        "allowed_regions",
+        "no_broker_fallback",
+    ];
 }
 
 string_enum! {
@@ -84,35 +70,9 @@ string_enum! {
         PostgresCredential = "postgres_credential",
         /// An OAuth 2.0 token endpoint.
         Oauth2 = "oauth2",
-        /// A Google identity token.
-        GoogleIdToken = "google_id_token",
         /// A bearer token.
         Bearer = "bearer",
         /// Values written in the playbook.
         Static = "static",
-    }
-}
-
-string_enum! {
-    /// Visibility of a secret.
-    pub enum KeychainScope {
-        /// The current execution.
-        Local = "local",
-        /// All executions.
-        Global = "global",
-        /// The playbook and its child executions.
-        Shared = "shared",
-    }
-}
-
-string_enum! {
-    /// Restriction on use of a secret outside its region.
-    pub enum ResidencyPolicy {
-        /// No restriction.
-        None = "none",
-        /// Use outside the region is discouraged.
-        Advisory = "advisory",
-        /// Use outside the region is forbidden.
-        Strict = "strict",
     }
 }

@@ -82,47 +82,17 @@ pub struct LoopSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ValueOrTemplate<u32>>")]
     pub max_in_flight: Option<Spanned<ValueOrTemplate<u32>>>,
-    /// Placement hint.
-    #[serde(
-        rename = "policy",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "serialize_exec"
-    )]
-    #[schemars(schema_with = "exec_schema")]
-    pub exec: Option<PlacementHint>,
     /// Frame settings of a cursor loop.
     #[serde(skip_serializing_if = "FrameSpec::is_default")]
     pub frame: FrameSpec,
 }
 
 impl LoopSpec {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["policy"];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-#[expect(
-    clippy::ref_option,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "signature required by serde"
-)]
-fn serialize_exec<S: serde::Serializer>(
-    exec: &Option<PlacementHint>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    use serde::ser::SerializeMap as _;
-    let mut map = serializer.serialize_map(Some(1))?;
-    map.serialize_entry("exec", exec)?;
-    map.end()
-}
-
-fn exec_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let exec = generator.subschema_for::<PlacementHint>();
-    schemars::json_schema!({
-        "type": "object",
-        "properties": { "exec": exec },
-        "additionalProperties": false
-    })
 }
 
 string_enum! {
@@ -136,16 +106,6 @@ string_enum! {
         Parallel = "parallel",
         /// Frames of claimed rows.
         Cursor = "cursor",
-    }
-}
-
-string_enum! {
-    /// Placement of iterations.
-    pub enum PlacementHint {
-        /// On the same worker or close to each other.
-        Local = "local",
-        /// Spread over workers.
-        Distributed = "distributed",
     }
 }
 
@@ -172,9 +132,6 @@ pub struct FrameSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ValueOrTemplate<DurationText>>")]
     pub heartbeat_seconds: Option<ValueOrTemplate<Millis>>,
-    /// Maximum rows of a frame that are processed concurrently.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_concurrency: Option<ValueOrTemplate<u32>>,
     /// Runs the body for each row or once for the frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<FrameProcess>,
@@ -187,6 +144,8 @@ pub struct FrameSpec {
 }
 
 impl FrameSpec {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["row_concurrency"];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

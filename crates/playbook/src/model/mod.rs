@@ -17,20 +17,18 @@ mod tool;
 mod value;
 
 pub use document::{
-    ConcurrencyOverlap, Document, DocumentMetadata, ExecutionProfile, ExecutorConfig,
-    ExecutorPolicy, ExecutorSpec, KeychainMode, OtherDocument, Playbook, RootConcurrency,
-    RunLimits, RuntimeRequirements, TaskDefaults, WorkbookTask,
+    ConcurrencyOverlap, Document, DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec,
+    KeychainMode, OtherDocument, Playbook, RootConcurrency, RunLimits, RuntimeRequirements,
+    TaskDefaults, WorkbookTask,
 };
-pub use keychain::{KeychainEntry, KeychainKind, KeychainScope, ResidencyPolicy};
-pub use kind::{BuildRequirement, COMMON_TASK_KEYS, KeyType, KindKey, KindSpec, ToolKind};
+pub use keychain::{KeychainEntry, KeychainKind};
+pub use kind::{
+    BUILD_FEATURES, COMMON_TASK_KEYS, KeyType, KindKey, KindSpec, RESERVED_KINDS, ToolKind,
+};
 pub use looping::{
     CursorSource, FrameProcess, FrameRetry, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec,
-    PlacementHint,
 };
-pub use output::{
-    AccumulateSpec, AccumulateStrategy, OutputScope, OutputSelect, OutputSpec, OutputStore,
-    SelectedPath, StoreKind,
-};
+pub use output::{AccumulateSpec, AccumulateStrategy, OutputSelect, OutputSpec, SelectedPath};
 pub use policy::{
     Backoff, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest,
     TaskPolicy,

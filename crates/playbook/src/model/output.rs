@@ -1,23 +1,18 @@
-//! Storage of the data of a step or task.
+//! Selection, accumulation and storage of the data of a step or task.
 
 use std::sync::Arc;
 
 use noetl_types::ByteSize;
-use noetl_types::time::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::{DurationText, SizeText, ValueOrTemplate};
-use crate::source::Spanned;
+use super::value::SizeText;
 use crate::string_enum;
 
-/// Storage of the data of a step or task.
+/// Selection, accumulation and storage of the data of a step or task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputSpec {
-    /// Store for data that is too large for the event log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub store: Option<OutputStore>,
     /// Parts of the data that stay readable without fetching the rest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub select: Vec<SelectedPath>,
@@ -31,70 +26,10 @@ pub struct OutputSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<SizeText>")]
     pub inline_max_bytes: Option<ByteSize>,
-    /// Maximum size of the preview of data in the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<SizeText>")]
-    pub preview_max_bytes: Option<ByteSize>,
-    /// Lifetime of the data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope: Option<OutputScope>,
-    /// Alternative name of the data.
-    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
-    pub alias: Option<Spanned<Arc<str>>>,
 }
 
-/// Store for data that is too large for the event log.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct OutputStore {
-    /// Kind of store.
-    pub kind: StoreKind,
-    /// Bucket of the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub bucket: Option<ValueOrTemplate<Arc<str>>>,
-    /// Prefix of the object key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub prefix: Option<ValueOrTemplate<Arc<str>>>,
-    /// Retention time of the data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<DurationText>")]
-    pub ttl: Option<Millis>,
-    /// Compression algorithm.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compression: Option<Arc<str>>,
-    /// Credential for the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub credential: Option<Arc<str>>,
-}
-
-string_enum! {
-    /// A kind of result store.
-    #[derive(Default)]
-    pub enum StoreKind {
-        /// Chosen by size.
-        #[default]
-        Auto = "auto",
-        /// Process memory.
-        Memory = "memory",
-        /// The key-value table.
-        Kv = "kv",
-        /// A directory on disk.
-        Disk = "disk",
-        /// The object table.
-        Object = "object",
-        /// Amazon S3.
-        S3 = "s3",
-        /// Google Cloud Storage.
-        Gcs = "gcs",
-        /// The database.
-        Db = "db",
-        /// A DuckDB file.
-        Duckdb = "duckdb",
-        /// The event itself.
-        Eventlog = "eventlog",
-    }
+impl OutputSpec {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 4] = ["store", "preview_max_bytes", "scope", "as"];
 }
 
 /// A part of the data that stays readable.
@@ -156,19 +91,5 @@ string_enum! {
         Merge = "merge",
         /// Concatenates lists.
         Concat = "concat",
-    }
-}
-
-string_enum! {
-    /// Lifetime of stored data.
-    pub enum OutputScope {
-        /// As long as the step.
-        Step = "step",
-        /// As long as the execution.
-        Execution = "execution",
-        /// As long as the tree of executions.
-        Workflow = "workflow",
-        /// Until it is deleted explicitly.
-        Permanent = "permanent",
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use noetl_types::Json;
 use noetl_types::time::Millis;
 use schemars::JsonSchema;
 use serde::ser::SerializeMap as _;
@@ -99,13 +98,11 @@ pub struct StepPolicy {
     /// Effect of a failed iteration on its loop.
     #[serde(skip_serializing_if = "FailurePolicy::is_default")]
     pub failure: FailurePolicy,
-    /// Accepted for compatibility with other runtimes. Has no effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<serde_json::Value>")]
-    pub emit: Option<Json>,
 }
 
 impl StepPolicy {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["emit"];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -72,13 +72,11 @@ pub struct TaskSpec {
     /// Rules that are evaluated after each attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// Accepted for compatibility with other runtimes. Has no effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<serde_json::Value>")]
-    pub result: Option<Json>,
 }
 
 impl TaskSpec {
+    pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["result"];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -6,7 +6,7 @@ use noetl_types::Json;
 
 use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
-    CursorSource, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec, PlacementHint, ValueOrTemplate,
+    CursorSource, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec, ToolKind, ValueOrTemplate,
 };
 use crate::source::Spanned;
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
@@ -117,7 +117,7 @@ fn parse_in_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<L
 
 fn parse_cursor_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<LoopSource> {
     let mut reader = MapReader::open(sink, "cursor", "cursor", &entry.value)?;
-    let kind = reader.take_entry("kind").and_then(|entry| read_text(sink, entry));
+    let kind = reader.take_entry("kind").and_then(|entry| parse_cursor_kind(sink, entry));
     let auth = reader.take_entry("auth").map(|entry| parse_dynamic(sink, &entry.value));
     let claim = reader.take_entry("claim").map(|entry| parse_dynamic(sink, &entry.value));
     let options = reader
@@ -142,6 +142,16 @@ fn parse_cursor_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Opti
     }))
 }
 
+/// Parses the kind of database of a cursor. Reports kinds that cannot claim rows.
+fn parse_cursor_kind(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
+    let kind = read_text(sink, entry)?;
+    if !ToolKind::parse(&kind).is_some_and(ToolKind::is_sql) {
+        let message = format!("a cursor of kind '{kind}' is not part of this build");
+        sink.add_with_hint(Code::NP402, entry.value.span, message, "use postgres or sqlite");
+    }
+    Some(kind)
+}
+
 fn parse_loop_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> LoopSpec {
     let Some(mut reader) = MapReader::open(sink, "spec", "loop.spec", &entry.value) else {
         return LoopSpec::default();
@@ -154,9 +164,9 @@ fn parse_loop_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> LoopSpec
         max_in_flight: reader
             .take_entry("max_in_flight")
             .and_then(|entry| parse_max_in_flight(sink, entry)),
-        exec: reader.take_entry("policy").and_then(|entry| parse_exec(sink, entry)),
         frame: reader.take_entry("frame").map(|entry| parse_frame(sink, entry)).unwrap_or_default(),
     };
+    reader.report_keys_without_effect(sink, &LoopSpec::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
     spec
 }
@@ -199,13 +209,6 @@ fn parse_max_in_flight(
     Some(Spanned::new(width, entry.value.span))
 }
 
-fn parse_exec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<PlacementHint> {
-    let mut reader = MapReader::open(sink, "policy", "loop.spec.policy", &entry.value)?;
-    let exec = reader.take_entry("exec").and_then(|entry| read_keyword(sink, entry));
-    reader.report_unread(sink);
-    exec
-}
-
 fn parse_frame(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> FrameSpec {
     let Some(mut reader) = MapReader::open(sink, "frame", "loop.spec.frame", &entry.value) else {
         return FrameSpec::default();
@@ -226,11 +229,11 @@ fn parse_frame(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> FrameSpec {
             .and_then(|entry| parse_setting(sink, &entry.value, read_size)),
         lease_seconds: time(sink, reader.take_entry("lease_seconds")),
         heartbeat_seconds: time(sink, reader.take_entry("heartbeat_seconds")),
-        row_concurrency: number(sink, reader.take_entry("row_concurrency")),
         process: reader.take_entry("process").and_then(|entry| read_keyword(sink, entry)),
         retry_mode: reader.take_entry("retry_mode").and_then(|entry| read_keyword(sink, entry)),
         max_attempts: number(sink, reader.take_entry("max_attempts")),
     };
+    reader.report_keys_without_effect(sink, &FrameSpec::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
     frame
 }

@@ -13,11 +13,12 @@ mod values;
 use std::sync::Arc;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
-use crate::model::{Document, OtherDocument};
+use crate::model::{BUILD_FEATURES, Document, OtherDocument};
 use crate::source::DocumentText;
 use crate::yaml::{YamlError, YamlNode, load_yaml};
 
 pub(crate) use playbook::step_name;
+pub(crate) use tool::report_missing_kind;
 
 use reader::{MapReader, read_text};
 
@@ -27,9 +28,16 @@ pub struct CheckOptions {
     /// Reports each use of an extension to the classic language.
     pub portable: bool,
     /// Cargo features of the build that will run the document. `None` if unknown.
-    pub features: Option<Vec<String>>,
+    pub features: Option<&'static [&'static str]>,
     /// Contents of the catalog. `None` if no catalog is available.
     pub catalog: Option<CatalogNames>,
+}
+
+impl CheckOptions {
+    /// Options for documents that this build runs.
+    pub fn for_this_build() -> Self {
+        Self { features: Some(BUILD_FEATURES), ..Self::default() }
+    }
 }
 
 /// Names that a catalog contains.

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use super::values::parse_text_setting;
 use crate::diag::{Code, DiagnosticSink};
-use crate::model::{AccumulateSpec, OutputSelect, OutputSpec, OutputStore, SelectedPath};
+use crate::model::{AccumulateSpec, OutputSelect, OutputSpec, SelectedPath};
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::reader::{
-    MapReader, read_bool, read_duration, read_integer, read_keyword, read_list, read_name,
-    read_size, read_text, read_texts, report_wrong_type,
+    MapReader, read_bool, read_integer, read_keyword, read_list, read_size, read_text, read_texts,
+    report_wrong_type,
 };
 
 /// Parses the `output` of a step or task.
 pub(super) fn parse_output(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputSpec> {
     let mut reader = MapReader::open(sink, "output", "output", &entry.value)?;
     let spec = OutputSpec {
-        store: reader.take_entry("store").and_then(|entry| parse_store(sink, entry)),
         select: reader
             .take_entry("select")
             .map(|entry| parse_selects(sink, entry))
@@ -28,37 +26,10 @@ pub(super) fn parse_output(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> 
         inline_max_bytes: reader
             .take_entry("inline_max_bytes")
             .and_then(|entry| read_size(sink, &entry.value)),
-        preview_max_bytes: reader
-            .take_entry("preview_max_bytes")
-            .and_then(|entry| read_size(sink, &entry.value)),
-        scope: reader.take_entry("scope").and_then(|entry| read_keyword(sink, entry)),
-        alias: reader.take_entry("as").and_then(|entry| read_name(sink, entry, false)),
     };
+    reader.report_keys_without_effect(sink, &OutputSpec::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
     Some(spec)
-}
-
-fn parse_store(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputStore> {
-    let mut reader = MapReader::open(sink, "store", "output.store", &entry.value)?;
-    let store = OutputStore {
-        kind: reader
-            .take_entry("kind")
-            .and_then(|entry| read_keyword(sink, entry))
-            .unwrap_or_default(),
-        bucket: reader
-            .take_entry("bucket")
-            .and_then(|entry| parse_text_setting(sink, entry))
-            .map(|text| text.value),
-        prefix: reader
-            .take_entry("prefix")
-            .and_then(|entry| parse_text_setting(sink, entry))
-            .map(|text| text.value),
-        ttl: reader.take_entry("ttl").and_then(|entry| read_duration(sink, &entry.value)),
-        compression: reader.take_entry("compression").and_then(|entry| read_text(sink, entry)),
-        credential: reader.take_entry("credential").and_then(|entry| read_text(sink, entry)),
-    };
-    reader.report_unread(sink);
-    Some(store)
 }
 
 fn parse_selects(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<SelectedPath> {

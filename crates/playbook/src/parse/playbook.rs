@@ -8,8 +8,8 @@ use noetl_types::{Json, JsonMap};
 use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
     DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec, KeychainEntry, KeychainKind,
-    KeychainScope, NamedValues, Playbook, RootConcurrency, RunLimits, RuntimeRequirements, Step,
-    TaskDefaults, WorkbookTask,
+    NamedValues, Playbook, RootConcurrency, RunLimits, RuntimeRequirements, Step, TaskDefaults,
+    WorkbookTask,
 };
 use crate::source::{Span, Spanned};
 use crate::template::TemplatePlace;
@@ -17,8 +17,8 @@ use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::CheckOptions;
 use super::reader::{
-    MapReader, read_bool, read_count, read_duration, read_integer, read_keyword, read_list,
-    read_size, read_spanned_text, read_text, read_texts, report_unknown_keyword, report_wrong_type,
+    MapReader, display_scalar, read_bool, read_count, read_duration, read_integer, read_keyword,
+    read_list, read_size, read_spanned_text, read_spanned_texts, read_text, report_wrong_type,
 };
 use super::step::{parse_priority, parse_step};
 use super::tool::{ToolContext, parse_task};
@@ -49,7 +49,7 @@ pub(super) fn parse_playbook(
             hint,
         );
     }
-    let context = ToolContext { workbook: &[], features: options.features.as_deref() };
+    let context = ToolContext { workbook: &[], features: options.features };
     let workbook = reader
         .take_entry("workbook")
         .map(|entry| parse_workbook(sink, entry, context))
@@ -117,8 +117,6 @@ fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorC
         return ExecutorConfig::default();
     };
     let executor = ExecutorConfig {
-        profile: reader.take_entry("profile").and_then(|entry| read_keyword(sink, entry)),
-        version: reader.take_entry("version").and_then(|entry| read_text(sink, entry)),
         requires: reader
             .take_entry("requires")
             .map(|entry| parse_requires(sink, entry))
@@ -128,6 +126,7 @@ fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorC
             .map(|entry| parse_executor_spec(sink, entry))
             .unwrap_or_default(),
     };
+    reader.report_keys_without_effect(sink, &ExecutorConfig::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
     executor
 }
@@ -137,13 +136,10 @@ fn parse_requires(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> RuntimeRe
     else {
         return RuntimeRequirements::default();
     };
-    let requires = RuntimeRequirements {
-        tools: reader.take_entry("tools").map(|entry| read_texts(sink, entry)).unwrap_or_default(),
-        features: reader
-            .take_entry("features")
-            .map(|entry| read_texts(sink, entry))
-            .unwrap_or_default(),
+    let mut texts = |key| {
+        reader.take_entry(key).map(|entry| read_spanned_texts(sink, entry)).unwrap_or_default()
     };
+    let requires = RuntimeRequirements { tools: texts("tools"), features: texts("features") };
     reader.report_unread(sink);
     requires
 }
@@ -254,10 +250,16 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
     let name = reader
         .require_entry(sink, "name")
         .and_then(|entry| super::reader::read_name(sink, entry, true));
-    let kind = reader
-        .require_entry(sink, "kind")
-        .and_then(|entry| read_aliased_keyword(sink, entry, "secrets", "secret_manager"));
-    let provider = reader.take_entry("provider").and_then(|entry| parse_provider(sink, entry));
+    let kind =
+        reader.require_entry(sink, "kind").and_then(|entry| parse_keychain_kind(sink, entry));
+    if let Some(provider) = reader.take_entry("provider") {
+        let message = format!(
+            "secret manager '{}' is not part of this build",
+            display_scalar(&provider.value)
+        );
+        let hint = "store the secret as a credential, and name it in 'auth'";
+        sink.add_with_hint(Code::NP402, provider.value.span, message, hint);
+    }
     let auth = reader
         .take_entry("auth")
         .or(reader.take_entry("credential"))
@@ -266,17 +268,12 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
         // A placeholder, so that the remaining keys are checked too.
         name: name.clone().unwrap_or_else(|| Spanned::new("".into(), Span::default())),
         kind: kind.unwrap_or(KeychainKind::Credential),
-        scope: reader.take_entry("scope").and_then(|entry| {
-            read_aliased_keyword::<KeychainScope>(sink, entry, "catalog", "shared")
-        }),
-        provider,
         auth,
         map: reader
             .take_entry("map")
             .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
         token: reader.take_entry("token").map(|entry| parse_dynamic(sink, &entry.value)),
-        token_type: reader.take_entry("token_type").and_then(|entry| read_text(sink, entry)),
         endpoint: reader.take_entry("endpoint").map(|entry| parse_dynamic(sink, &entry.value)),
         method: reader.take_entry("method").and_then(|entry| read_text(sink, entry)),
         headers: reader
@@ -287,41 +284,25 @@ fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
             .take_entry("data")
             .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
-        auto_renew: reader.take_entry("auto_renew").and_then(|entry| read_bool(sink, entry)),
-        region: reader.take_entry("region").and_then(|entry| read_text(sink, entry)),
-        residency: reader.take_entry("residency").and_then(|entry| read_keyword(sink, entry)),
-        allowed_regions: reader
-            .take_entry("allowed_regions")
-            .map(|entry| read_texts(sink, entry))
-            .unwrap_or_default(),
-        no_broker_fallback: reader
-            .take_entry("no_broker_fallback")
-            .and_then(|entry| read_bool(sink, entry)),
     };
+    reader.report_keys_without_effect(sink, &KeychainEntry::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
     entry.name = name?;
     kind.map(|_| entry)
 }
 
-fn read_aliased_keyword<W: crate::string_enum::StringEnum>(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-    alias: &str,
-    keyword: &str,
-) -> Option<W> {
-    if entry.value.as_text().is_some_and(|text| &**text == alias) {
-        return W::parse_keyword(keyword);
+/// Parses the kind of a keychain entry, including the alias `secrets`.
+fn parse_keychain_kind(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<KeychainKind> {
+    match entry.value.as_text().map(|text| &**text) {
+        Some("secrets") => Some(KeychainKind::SecretManager),
+        Some("google_id_token") => {
+            let message = "keychain kind 'google_id_token' is not part of this build";
+            let hint = "store a token as a credential, and use kind: bearer";
+            sink.add_with_hint(Code::NP402, entry.value.span, message, hint);
+            None
+        }
+        Some(_) | None => read_keyword(sink, entry),
     }
-    read_keyword(sink, entry)
-}
-
-fn parse_provider(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
-    const PROVIDERS: [&str; 5] = ["gcp", "aws", "azure", "vault", "k8s"];
-    let provider = read_text(sink, entry)?;
-    if !PROVIDERS.contains(&&*provider) {
-        report_unknown_keyword(sink, &entry.value, &provider, &PROVIDERS);
-    }
-    Some(provider)
 }
 
 /// Parses a list of `{name, tool}`, or a map under `tasks`.
@@ -379,10 +360,9 @@ fn parse_workbook_task(
     let tool = reader
         .require_entry(sink, "tool")
         .and_then(|entry| parse_task(sink, &entry.value, name.clone(), context));
-    let assert = reader.take_entry("assert").map(|entry| entry.value.to_json());
-    let sink_spec = reader.take_entry("sink").map(|entry| entry.value.to_json());
+    reader.report_keys_without_effect(sink, &WorkbookTask::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
-    Some(WorkbookTask { name: name?, tool: tool?, assert, sink: sink_spec })
+    Some(WorkbookTask { name: name?, tool: tool? })
 }
 
 fn parse_workflow(

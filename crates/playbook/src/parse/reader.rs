@@ -63,6 +63,19 @@ impl<'n> MapReader<'n> {
         self.read_keys.extend(keys);
     }
 
+    /// Reports known keys that have no effect.
+    pub(super) fn report_keys_without_effect(
+        &mut self,
+        sink: &mut DiagnosticSink<'_>,
+        keys: &[&'static str],
+    ) {
+        for key in keys {
+            if let Some(entry) = self.take_nullable(key) {
+                report_no_effect(sink, entry);
+            }
+        }
+    }
+
     /// Returns the entries that have not been read.
     pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'n YamlEntry> {
         self.entries.iter().filter(|entry| !self.read_keys.contains(&&*entry.key))
@@ -76,6 +89,12 @@ impl<'n> MapReader<'n> {
             sink.add_with_suggestion(Code::NP010, entry.key_span, message, nearest);
         }
     }
+}
+
+/// Reports a key of other runtimes that has no effect in this one.
+pub(super) fn report_no_effect(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) {
+    let message = format!("'{}' has no effect", entry.key);
+    sink.add_with_hint(Code::NP018, entry.key_span, message, "this release ignores it; remove it");
 }
 
 /// Reports a value of the wrong type.
@@ -223,7 +242,8 @@ pub(super) fn read_size(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Optio
     size
 }
 
-fn display_scalar(node: &YamlNode) -> String {
+/// Returns a scalar as text, or the type of a list or map.
+pub(super) fn display_scalar(node: &YamlNode) -> String {
     match &node.value {
         NodeValue::Text(text) => text.to_string(),
         NodeValue::Plain(json) => json.to_string(),
@@ -232,24 +252,31 @@ fn display_scalar(node: &YamlNode) -> String {
     }
 }
 
-/// Reads a list of strings. A single string is accepted as a list of one.
-pub(super) fn read_texts(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<Arc<str>> {
-    if let Some(text) = entry.value.as_text() {
-        return vec![Arc::clone(text)];
-    }
-    let Some(items) = entry.value.as_list() else {
-        report_wrong_type(sink, &entry.key, "a list of strings", &entry.value);
-        return Vec::new();
+/// Reads a list of strings with their positions. A single string is accepted as a list of one.
+pub(super) fn read_spanned_texts(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Vec<Spanned<Arc<str>>> {
+    let items = match &entry.value.value {
+        NodeValue::List(items) => items,
+        NodeValue::Plain(_) | NodeValue::Text(_) | NodeValue::Map(_) => {
+            std::slice::from_ref(&entry.value)
+        }
     };
     let mut texts = Vec::with_capacity(items.len());
     for item in items {
         if let Some(text) = item.as_text() {
-            texts.push(Arc::clone(text));
+            texts.push(Spanned::new(Arc::clone(text), item.span));
         } else {
             report_wrong_type(sink, &entry.key, "a list of strings", item);
         }
     }
     texts
+}
+
+/// Reads a list of strings. A single string is accepted as a list of one.
+pub(super) fn read_texts(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<Arc<str>> {
+    read_spanned_texts(sink, entry).into_iter().map(|text| text.value).collect()
 }
 
 /// Reads a list.

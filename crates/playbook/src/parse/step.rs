@@ -138,9 +138,9 @@ fn parse_step_policy(
         .take_entry("failure")
         .and_then(|entry| parse_failure(sink, entry))
         .unwrap_or_default();
-    let emit = reader.take_entry("emit").map(|entry| entry.value.to_json());
+    reader.report_keys_without_effect(sink, &StepPolicy::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
-    (StepPolicy { admit, lifecycle, failure: FailurePolicy { mode: failure }, emit }, timeout)
+    (StepPolicy { admit, lifecycle, failure: FailurePolicy { mode: failure } }, timeout)
 }
 
 fn parse_lifecycle(

@@ -6,7 +6,7 @@ use noetl_types::Json;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    BuildRequirement, COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, OutputSpec,
+    COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, OutputSpec, RESERVED_KINDS,
     SetClause, Task, TaskPolicy, TaskSpec, Tool, ToolKind, WorkbookTask,
 };
 use crate::source::{Span, Spanned};
@@ -16,7 +16,8 @@ use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 use super::output::{parse_output, parse_output_select};
 use super::policy::{parse_legacy_retry, parse_task_policy};
 use super::reader::{
-    MapReader, is_name, read_duration, read_text, report_unknown_keyword, report_wrong_type,
+    MapReader, is_name, read_duration, read_text, report_no_effect, report_unknown_keyword,
+    report_wrong_type,
 };
 use super::routing::report_deprecated_key;
 use super::values::{
@@ -28,7 +29,7 @@ use super::values::{
 pub(super) struct ToolContext<'c> {
     pub(super) workbook: &'c [WorkbookTask],
     /// Cargo features of the build that will run the playbook, if known.
-    pub(super) features: Option<&'c [String]>,
+    pub(super) features: Option<&'c [&'c str]>,
 }
 
 /// Parses the tool of a step.
@@ -157,44 +158,46 @@ pub(super) fn parse_task(
 fn parse_kind(
     sink: &mut DiagnosticSink<'_>,
     entry: &YamlEntry,
-    features: Option<&[String]>,
+    features: Option<&[&str]>,
 ) -> Option<Spanned<ToolKind>> {
     let name = read_text(sink, entry)?;
+    let span = entry.value.span;
+    report_missing_kind(sink, &name, span, features);
     let Some(kind) = ToolKind::find_by_name(&name) else {
-        let names = ToolKind::WORDS.iter().copied().filter(|name| {
-            ToolKind::parse(name)
-                .is_some_and(|kind| kind.spec().build != BuildRequirement::Reserved)
-        });
-        let nearest = nearest_name(&name, names);
-        sink.add_with_suggestion(
-            Code::NP401,
-            entry.value.span,
-            format!("unknown tool kind '{name}'"),
-            nearest,
-        );
+        if !RESERVED_KINDS.contains(&&*name) {
+            let nearest = nearest_name(&name, ToolKind::WORDS.iter().copied());
+            let message = format!("unknown tool kind '{name}'");
+            sink.add_with_suggestion(Code::NP401, span, message, nearest);
+        }
         return None;
     };
-    match kind.spec().build {
-        BuildRequirement::Core => {}
-        BuildRequirement::Reserved => {
-            sink.add_finding(
-                Code::NP403,
-                entry.value.span,
-                format!("kind '{kind}' is reserved and cannot run"),
-            );
-        }
-        BuildRequirement::Feature(feature) => {
-            if features.is_some_and(|features| features.iter().all(|enabled| enabled != feature)) {
-                let message = format!("'{kind}' needs a build with feature '{feature}'");
-                let hint = format!("build with: cargo build --release --features {feature}");
-                sink.add_with_hint(Code::NP402, entry.value.span, message, hint);
-            }
-        }
-    }
     if kind.is_extension() {
-        sink.note_extension(entry.value.span, &format!("kind: {kind}"));
+        sink.note_extension(span, &format!("kind: {kind}"));
     }
-    Some(Spanned::new(kind, entry.value.span))
+    Some(Spanned::new(kind, span))
+}
+
+/// Reports a known tool kind that is not part of this build.
+pub(crate) fn report_missing_kind(
+    sink: &mut DiagnosticSink<'_>,
+    name: &str,
+    span: Span,
+    features: Option<&[&str]>,
+) {
+    let hint = match ToolKind::find_by_name(name) {
+        Some(kind) if kind.is_in_build(features) => return,
+        Some(kind) => {
+            let feature = kind.spec().feature.unwrap_or_default();
+            format!("build with: cargo build --release --features {feature}")
+        }
+        None if RESERVED_KINDS.contains(&name) => {
+            let kinds = ToolKind::WORDS.iter().filter_map(|kind| ToolKind::parse(kind));
+            let kinds = kinds.filter(|kind| kind.is_in_build(features)).map(ToolKind::as_str);
+            format!("this build runs {}", kinds.collect::<Vec<_>>().join(", "))
+        }
+        None => return,
+    };
+    sink.add_with_hint(Code::NP402, span, format!("kind '{name}' is not part of this build"), hint);
 }
 
 fn check_label(sink: &mut DiagnosticSink<'_>, label: &Spanned<Arc<str>>) {
@@ -283,7 +286,7 @@ impl CommonTaskKeys {
             reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value));
         self.spec.policy =
             reader.take_nullable("policy").and_then(|entry| parse_task_policy(sink, entry));
-        self.spec.result = reader.take_entry("result").map(|entry| entry.value.to_json());
+        reader.report_keys_without_effect(sink, &TaskSpec::KEYS_WITHOUT_EFFECT);
         self.config = parse_config(sink, &mut reader, kind);
     }
 }
@@ -297,10 +300,6 @@ fn parse_config(
     let spec = kind.spec();
     let mut config = NamedValues::default();
     for entry in reader.unread_entries() {
-        if spec.build == BuildRequirement::Reserved {
-            config.0.push(parse_named_value(sink, entry, TemplatePlace::Run));
-            continue;
-        }
         let legacy_body = kind == ToolKind::Http && matches!(&*entry.key, "payload" | "data");
         let key = if legacy_body {
             report_deprecated_key(sink, entry.key_span, &entry.key, "body");
@@ -321,6 +320,10 @@ fn parse_config(
             );
             continue;
         };
+        if value_type == KeyType::NoEffect {
+            report_no_effect(sink, entry);
+            continue;
+        }
         check_key_type(sink, entry, value_type);
         let mut field = parse_named_value(sink, entry, TemplatePlace::Run);
         field.name.value = name.into();
@@ -347,7 +350,7 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
     }
     let json = node.to_json();
     let expected = match value_type {
-        KeyType::Any => return,
+        KeyType::Any | KeyType::NoEffect => return,
         KeyType::Duration => {
             read_duration(sink, node);
             return;

@@ -165,7 +165,7 @@ struct CheckedDocument {
 
 impl CheckedDocument {
     fn from_content(content: String) -> Result<Self, RuntimeError> {
-        let checked = check(&content, &CheckOptions::default());
+        let checked = check(&content, &CheckOptions::for_this_build());
         let (errors, others): (Vec<Diagnostic>, Vec<Diagnostic>) = checked
             .diagnostics
             .into_iter()

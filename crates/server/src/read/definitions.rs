@@ -277,7 +277,7 @@ impl Runtime {
     ) -> Result<ValidationReport, RuntimeError> {
         let checking = tokio::task::spawn_blocking(move || {
             let content = decode_content(request.content);
-            check(&content, &CheckOptions::default()).diagnostics
+            check(&content, &CheckOptions::for_this_build()).diagnostics
         });
         let diagnostics = checking.await.map_err(|error| {
             tracing::error!(%error, "the check of a document failed");

@@ -553,17 +553,11 @@ async fn cursor_claims_rows_with_postgres_tool() {
 }
 
 #[tokio::test]
-async fn missing_kind_names_its_feature() {
-    let toolbox = test_toolbox();
-    for (kind, feature) in [
-        (ToolKind::Duckdb, "duckdb"),
-        (ToolKind::Ducklake, "duckdb"),
-        (ToolKind::Snowflake, "snowflake"),
-    ] {
-        let (actual, message) = run_failing(&toolbox, tool_call(kind, &Json::empty_map())).await;
-        assert_eq!(actual, TaskErrorKind::Unsupported);
-        assert!(message.contains(&format!("feature '{feature}'")), "{message}");
-    }
+async fn kind_without_tool_is_unsupported() {
+    let call = tool_call(ToolKind::Workbook, &Json::empty_map());
+    let (kind, message) = run_failing(&test_toolbox(), call).await;
+    assert_eq!(kind, TaskErrorKind::Unsupported);
+    assert!(message.contains("kind 'workbook'"), "{message}");
 }
 
 #[tokio::test]

@@ -509,17 +509,14 @@ const NATS: &[SecretPath] = &[
 ];
 
 const LACKING: &[SecretPath] = &[
-    failing_path("lacking_duckdb", r#"{ kind: duckdb, query: "SELECT '<S>'" }"#).without_marker(),
-    failing_path("lacking_snowflake", r#"{ kind: snowflake, query: "SELECT 1", password: "<S>" }"#)
-        .without_marker(),
     failing_path(
         "lacking_kafka",
-        r#"{ kind: subscription, source: kafka, topic: "<S>", operation: poll }"#,
+        r#"{ kind: subscription, source: "{{ 'kafka' }}", stream: "<S>", operation: poll }"#,
     )
     .without_marker(),
     failing_path(
         "lacking_kubernetes",
-        r#"{ kind: container, runtime: kubernetes, image: i, env: { WHO: "<S>" } }"#,
+        r#"{ kind: container, runtime: "{{ 'kubernetes' }}", image: i, env: { WHO: "<S>" } }"#,
     )
     .without_marker(),
 ];

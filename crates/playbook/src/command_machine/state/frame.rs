@@ -246,17 +246,7 @@ impl CommandState {
 }
 
 fn cursor_tool_kind(cursor: &CursorSource) -> Result<ToolKind, TaskError> {
-    let can_claim = |kind: &ToolKind| {
-        matches!(
-            kind,
-            ToolKind::Postgres
-                | ToolKind::Sqlite
-                | ToolKind::Duckdb
-                | ToolKind::Ducklake
-                | ToolKind::Snowflake
-        )
-    };
-    ToolKind::parse(&cursor.kind).filter(can_claim).ok_or_else(|| {
+    ToolKind::parse(&cursor.kind).filter(|kind| kind.is_sql()).ok_or_else(|| {
         let message = format!("rows cannot be claimed with `{}`", cursor.kind);
         TaskError::new(TaskErrorKind::Unsupported, message)
     })

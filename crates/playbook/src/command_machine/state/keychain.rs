@@ -19,8 +19,6 @@ pub struct KeychainEntrySpec {
     pub name: Arc<str>,
     /// Source of the entry.
     pub kind: KeychainKind,
-    /// The secret service that stores it.
-    pub provider: Option<Arc<str>>,
     /// The credential to authenticate with.
     pub auth: Option<Json>,
     /// A literal token.
@@ -102,7 +100,6 @@ impl CommandState {
         Ok(KeychainEntrySpec {
             name: Arc::clone(&entry.name.value),
             kind: entry.kind,
-            provider: entry.provider.clone(),
             auth: auth.transpose()?,
             token: render(&entry.token)?,
             endpoint: render(&entry.endpoint)?,

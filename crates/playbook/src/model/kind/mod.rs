@@ -26,10 +26,6 @@ string_enum! {
         Postgres = "postgres",
         /// Runs SQL on a SQLite file.
         Sqlite = "sqlite",
-        /// Runs SQL on DuckDB.
-        Duckdb = "duckdb",
-        /// Runs SQL on a DuckLake catalog.
-        Ducklake = "ducklake",
         /// Starts another playbook.
         Playbook = "playbook",
         /// Runs a task of the workbook. The parser replaces it by that task.
@@ -52,49 +48,35 @@ string_enum! {
         Script = "script",
         /// Polls messages from a source.
         Subscription = "subscription",
-        /// Runs SQL on Snowflake.
-        Snowflake = "snowflake",
         /// Waits for signals.
         Wait = "wait",
         /// Waits for approval by a person.
         Approval = "approval",
         /// Waits for a duration or until a time.
         Sleep = "sleep",
-        /// Reserved.
-        Gcs = "gcs",
-        /// Reserved.
-        Gateway = "gateway",
-        /// Reserved.
-        Secrets = "secrets",
-        /// Reserved.
-        Iterator = "iterator",
-        /// Reserved.
-        Playbooks = "playbooks",
-        /// Reserved.
-        Agent = "agent",
-        /// Reserved.
-        Wasm = "wasm",
-        /// Reserved.
-        Sink = "sink",
-        /// Reserved.
-        Save = "save",
-        /// Reserved.
-        Auth = "auth",
-        /// Reserved.
-        TaskSequence = "task_sequence",
     }
 }
 
-/// Build requirement of a tool kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuildRequirement {
-    /// Included in every build.
-    Core,
-    /// Requires a Cargo feature.
-    Feature(&'static str),
-    /// Not included in any build: the name is reserved.
-    Reserved,
-}
+/// Kinds of other runtimes that no build of this one contains.
+pub const RESERVED_KINDS: [&str; 14] = [
+    "duckdb",
+    "ducklake",
+    "snowflake",
+    "gcs",
+    "gateway",
+    "secrets",
+    "iterator",
+    "playbooks",
+    "agent",
+    "wasm",
+    "sink",
+    "save",
+    "auth",
+    "task_sequence",
+];
+
+/// Cargo features of this build that add tool kinds.
+pub const BUILD_FEATURES: &[&str] = if cfg!(feature = "rhai") { &["rhai"] } else { &[] };
 
 /// Type of a key's value, unless the value is a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +101,8 @@ pub enum KeyType {
     MapOrList,
     /// One of these keywords.
     Words(&'static [&'static str]),
+    /// Any value, which is ignored.
+    NoEffect,
 }
 
 /// A key of a tool kind.
@@ -135,8 +119,8 @@ pub struct KindKey {
 /// Definition of a tool kind.
 #[derive(Debug, Clone, Copy)]
 pub struct KindSpec {
-    /// Build requirement of the kind.
-    pub build: BuildRequirement,
+    /// Cargo feature that adds the kind to a build. `None` if every build contains it.
+    pub feature: Option<&'static str>,
     /// Keys of the kind, in addition to those of every task.
     pub keys: &'static [KindKey],
     /// Groups of keys. At least one key of each group is required.
@@ -173,6 +157,11 @@ impl ToolKind {
         }
     }
 
+    /// True if a build with these features contains the kind. Unknown features are assumed.
+    pub fn is_in_build(self, features: Option<&[&str]>) -> bool {
+        self.spec().feature.is_none_or(|name| features.is_none_or(|all| all.contains(&name)))
+    }
+
     /// True if the server executes tasks of this kind and renders their templates.
     pub fn is_server_side(self) -> bool {
         matches!(self, Self::Wait | Self::Approval | Self::Sleep | Self::Playbook)
@@ -185,9 +174,6 @@ impl ToolKind {
 
     /// True if the statements of the kind are SQL.
     pub fn is_sql(self) -> bool {
-        matches!(
-            self,
-            Self::Postgres | Self::Sqlite | Self::Duckdb | Self::Ducklake | Self::Snowflake
-        )
+        matches!(self, Self::Postgres | Self::Sqlite)
     }
 }

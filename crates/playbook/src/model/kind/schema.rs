@@ -4,9 +4,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::KeyType::{
-    Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, Text, TextOrList, Words,
+    Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, NoEffect, Text, TextOrList,
+    Words,
 };
-use super::{BuildRequirement, KeyType, ToolKind};
+use super::{KeyType, ToolKind};
 use crate::model::output::OutputSpec;
 use crate::model::set::SetClause;
 use crate::model::tool::TaskSpec;
@@ -14,12 +15,8 @@ use crate::model::tool::TaskSpec;
 /// Returns the schema of a task: the keys of every task, and the specific keys of each kind.
 pub(in crate::model) fn task_schema(generator: &mut SchemaGenerator) -> Schema {
     let kinds: Vec<&str> = ToolKind::WORDS.iter().copied().chain(["snowflake_transfer"]).collect();
-    let by_kind: Vec<Value> = ToolKind::WORDS
-        .iter()
-        .filter_map(|name| ToolKind::parse(name))
-        .filter(|kind| kind.spec().build != BuildRequirement::Reserved)
-        .map(kind_schema)
-        .collect();
+    let by_kind: Vec<Value> =
+        ToolKind::WORDS.iter().filter_map(|name| ToolKind::parse(name)).map(kind_schema).collect();
     let set = generator.subschema_for::<SetClause>();
     let spec = generator.subschema_for::<TaskSpec>();
     let output = generator.subschema_for::<OutputSpec>();
@@ -62,6 +59,7 @@ fn key_schema(value_type: KeyType) -> Value {
     let type_or_template = |name: &str| serde_json::json!({ "type": [name, "string"] });
     match value_type {
         Any => serde_json::json!({}),
+        NoEffect => serde_json::json!({ "deprecated": true, "description": "Has no effect." }),
         Text => serde_json::json!({ "type": "string" }),
         Bool => type_or_template("boolean"),
         Integer => type_or_template("integer"),

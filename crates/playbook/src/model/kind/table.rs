@@ -1,9 +1,10 @@
 //! The table of tool kinds: accepted and required keys of each kind.
 
 use super::KeyType::{
-    Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, Text, TextOrList, Words,
+    Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, NoEffect, Text, TextOrList,
+    Words,
 };
-use super::{BuildRequirement, KeyType, KindKey, KindSpec, ToolKind};
+use super::{KeyType, KindKey, KindSpec, ToolKind};
 
 const fn key(name: &'static str, value_type: KeyType) -> KindKey {
     KindKey { name, aliases: &[], value_type }
@@ -60,23 +61,6 @@ const SQLITE_KEYS: &[KindKey] = sql_keys![
     aliased_key("database", &["db_path", "path"], Text),
     key("readonly", Bool),
     key("busy_timeout", Duration),
-];
-const DUCKDB_KEYS: &[KindKey] = sql_keys![
-    aliased_key("database", &["db_path"], Text),
-    key("catalog_connection", Text),
-    key("catalog_name", Text),
-    key("data_path", Text),
-];
-const SNOWFLAKE_KEYS: &[KindKey] = sql_keys![
-    key("account", Text),
-    key("user", Text),
-    key("password", Text),
-    key("private_key", Text),
-    key("passphrase", Text),
-    key("warehouse", Text),
-    key("database", Text),
-    key("schema", Text),
-    key("role", Text),
 ];
 const HTTP_KEYS: &[KindKey] = &[
     key("method", Text),
@@ -156,7 +140,7 @@ const NATS_KEYS: &[KindKey] = &[
 const ARTIFACT_KEYS: &[KindKey] = &[
     key("action", Words(&["get", "put"])),
     aliased_key("result_ref", &["uri", "ref"], Any),
-    key("prefer", Text),
+    key("prefer", NoEffect),
     key("data", Any),
 ];
 const TRANSFER_KEYS: &[KindKey] = &[
@@ -182,9 +166,9 @@ const CONTAINER_KEYS: &[KindKey] = &[
     key("command", TextOrList),
     key("env", MapOrList),
     key("resources", Mapping),
-    key("namespace", Text),
-    key("service_account", Text),
-    key("backoff_limit", Integer),
+    key("namespace", NoEffect),
+    key("service_account", NoEffect),
+    key("backoff_limit", NoEffect),
     key("volumes", List),
     key("volume_mounts", List),
     key("labels", Mapping),
@@ -201,11 +185,11 @@ const SUBSCRIPTION_KEYS: &[KindKey] = &[
     key("url", Text),
     key("stream", Text),
     key("consumer", Text),
-    key("subscription", Text),
-    key("endpoint", Text),
-    key("brokers", TextOrList),
-    key("topic", Text),
-    key("group", Text),
+    key("subscription", NoEffect),
+    key("endpoint", NoEffect),
+    key("brokers", NoEffect),
+    key("topic", NoEffect),
+    key("group", NoEffect),
     key("ack_ids", List),
     key("nack_delay_ms", Integer),
 ];
@@ -233,20 +217,12 @@ const SLEEP_KEYS: &[KindKey] = &[key("for", Duration), key("until", Text)];
 
 const fn core_kind(keys: &'static [KindKey]) -> KindSpec {
     KindSpec {
-        build: BuildRequirement::Core,
+        feature: None,
         keys,
         required_groups: &[],
         exclusive_groups: &[],
         timeout_secs: None,
     }
-}
-
-const fn reserved_kind() -> KindSpec {
-    KindSpec { build: BuildRequirement::Reserved, ..core_kind(&[]) }
-}
-
-const fn sql_kind(keys: &'static [KindKey], build: BuildRequirement) -> KindSpec {
-    KindSpec { build, required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(keys) }
 }
 
 impl ToolKind {
@@ -271,15 +247,13 @@ impl ToolKind {
                 timeout_secs: Some(30),
                 ..core_kind(HTTP_KEYS)
             },
-            Self::Postgres => sql_kind(POSTGRES_KEYS, BuildRequirement::Core),
+            Self::Postgres => {
+                KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(POSTGRES_KEYS) }
+            }
             Self::Sqlite => KindSpec {
                 required_groups: &[STATEMENT_KEY_GROUP, &["database"]],
                 ..core_kind(SQLITE_KEYS)
             },
-            Self::Duckdb | Self::Ducklake => {
-                sql_kind(DUCKDB_KEYS, BuildRequirement::Feature("duckdb"))
-            }
-            Self::Snowflake => sql_kind(SNOWFLAKE_KEYS, BuildRequirement::Feature("snowflake")),
             Self::Playbook => KindSpec {
                 required_groups: &[&["path", "catalog_id"]],
                 timeout_secs: Some(300),
@@ -289,7 +263,7 @@ impl ToolKind {
             Self::Nats => KindSpec { required_groups: &[&["operation"]], ..core_kind(NATS_KEYS) },
             Self::Artifact | Self::ResultFetch => core_kind(ARTIFACT_KEYS),
             Self::Rhai => KindSpec {
-                build: BuildRequirement::Feature("rhai"),
+                feature: Some("rhai"),
                 required_groups: &[&["code"]],
                 ..core_kind(RHAI_KEYS)
             },
@@ -322,17 +296,6 @@ impl ToolKind {
                 timeout_secs: Some(0),
                 ..core_kind(SLEEP_KEYS)
             },
-            Self::Gcs
-            | Self::Gateway
-            | Self::Secrets
-            | Self::Iterator
-            | Self::Playbooks
-            | Self::Agent
-            | Self::Wasm
-            | Self::Sink
-            | Self::Save
-            | Self::Auth
-            | Self::TaskSequence => reserved_kind(),
         }
     }
 }
