@@ -341,7 +341,7 @@ fn max_inline_size(playbook: &Playbook, step: &Step, defaults: PlanDefaults) -> 
     let configured = step.output.as_ref().and_then(|output| output.inline_max_bytes);
     match configured {
         Some(bytes) => bytes,
-        None if playbook.executor.spec.policy.reference_first => ByteSize::default(),
+        None if playbook.executor.spec.policy.results.reference_first => ByteSize::default(),
         None => defaults.inline_max,
     }
 }

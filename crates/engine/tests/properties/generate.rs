@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use noetl_playbook::model::{
-    Condition, NoMatch, Playbook, RouteArc, Router, RouterMode, SetClause, Step,
+    Condition, Playbook, RouteArc, Router, RouterMode, RouterSpec, SetClause, Step,
 };
 use noetl_playbook::source::{Span, Spanned};
 use noetl_playbook::template::Template;
@@ -77,7 +77,7 @@ pub(crate) fn random_graph(seed: u64, acyclic: bool) -> Playbook {
                 if rng.draw_percent(60) { RouterMode::Inclusive } else { RouterMode::Exclusive };
             Step {
                 name: Spanned::new(Arc::clone(&STEP_CONDITIONS[at].0), Span::default()),
-                next: Some(Router::new(mode, NoMatch::Complete, arcs)),
+                next: Some(Router { spec: RouterSpec { mode, ..RouterSpec::default() }, arcs }),
                 ..model.clone()
             }
         })

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::keychain::KeychainEntry;
 use super::step::Step;
 use super::tool::Task;
-use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate};
+use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate, is_default};
 use crate::source::Spanned;
 use crate::string_enum;
 
@@ -46,7 +46,7 @@ pub struct Playbook {
     /// Name, path and description.
     pub metadata: DocumentMetadata,
     /// Requirements, timeouts, limits and special steps of an execution.
-    #[serde(skip_serializing_if = "ExecutorConfig::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub executor: ExecutorConfig,
     /// Default input values. The payload of an execution overrides them.
@@ -116,19 +116,15 @@ pub struct DocumentMetadata {
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutorConfig {
     /// Required capabilities. The document is rejected if the build lacks one.
-    #[serde(skip_serializing_if = "RuntimeRequirements::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub requires: RuntimeRequirements,
     /// Execution settings.
-    #[serde(skip_serializing_if = "ExecutorSpec::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub spec: ExecutorSpec,
 }
 
 impl ExecutorConfig {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 2] = ["profile", "version"];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Capabilities that the runtime must provide.
@@ -141,12 +137,6 @@ pub struct RuntimeRequirements {
     /// Required build features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<Spanned<Arc<str>>>,
-}
-
-impl RuntimeRequirements {
-    fn is_empty(&self) -> bool {
-        self.tools.is_empty() && self.features.is_empty()
-    }
 }
 
 /// Settings of an execution.
@@ -167,14 +157,8 @@ pub struct ExecutorSpec {
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
     /// Task defaults and limits.
-    #[serde(skip_serializing_if = "ExecutorPolicy::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub policy: ExecutorPolicy,
-}
-
-impl ExecutorSpec {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Task defaults and limits of an execution.
@@ -182,47 +166,25 @@ impl ExecutorSpec {
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutorPolicy {
     /// Defaults for every task.
-    #[serde(skip_serializing_if = "TaskDefaults::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub defaults: TaskDefaults,
-    /// Moves every result to the result store, regardless of its size.
-    #[serde(
-        skip_serializing_if = "std::ops::Not::not",
-        rename = "results",
-        serialize_with = "serialize_reference_first"
-    )]
-    #[schemars(schema_with = "results_schema")]
-    pub reference_first: bool,
+    /// Storage of results.
+    #[serde(skip_serializing_if = "is_default")]
+    pub results: ResultsPolicy,
     /// Size and repetition limits.
-    #[serde(skip_serializing_if = "RunLimits::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub limits: RunLimits,
     /// Behavior if a secret cannot be resolved.
-    #[serde(skip_serializing_if = "KeychainMode::is_strict")]
+    #[serde(skip_serializing_if = "is_default")]
     pub keychain: KeychainMode,
 }
 
-impl ExecutorPolicy {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn serialize_reference_first<S: serde::Serializer>(
-    value: &bool,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    use serde::ser::SerializeMap as _;
-    let mut map = serializer.serialize_map(Some(1))?;
-    map.serialize_entry("reference_first", value)?;
-    map.end()
-}
-
-fn results_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "properties": { "reference_first": { "type": "boolean" } },
-        "additionalProperties": false
-    })
+/// Storage of the results of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResultsPolicy {
+    /// Moves every result to the result store, regardless of its size.
+    pub reference_first: bool,
 }
 
 /// Defaults for every task.
@@ -233,12 +195,6 @@ pub struct TaskDefaults {
     #[serde(rename = "timeout_s", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
-}
-
-impl TaskDefaults {
-    fn is_default(&self) -> bool {
-        self.timeout.is_none()
-    }
 }
 
 /// Limits of an execution.
@@ -254,12 +210,6 @@ pub struct RunLimits {
     pub max_step_runs: Option<u64>,
 }
 
-impl RunLimits {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 string_enum! {
     /// Behavior if a secret cannot be resolved.
     #[derive(Default)]
@@ -269,13 +219,6 @@ string_enum! {
         Strict = "strict",
         /// Uses an empty string.
         Lenient = "lenient",
-    }
-}
-
-impl KeychainMode {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-    fn is_strict(&self) -> bool {
-        *self == Self::Strict
     }
 }
 

@@ -7,7 +7,7 @@ use noetl_types::time::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate};
+use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate, is_default};
 use crate::source::Spanned;
 use crate::string_enum;
 use crate::template::DynamicValue;
@@ -24,7 +24,7 @@ pub struct Loop {
     #[schemars(length(min = 1))]
     pub iterator: Spanned<Arc<str>>,
     /// Mode and concurrency.
-    #[serde(skip_serializing_if = "LoopSpec::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub spec: LoopSpec,
 }
@@ -83,16 +83,12 @@ pub struct LoopSpec {
     #[schemars(with = "Option<ValueOrTemplate<u32>>")]
     pub max_in_flight: Option<Spanned<ValueOrTemplate<u32>>>,
     /// Frame settings of a cursor loop.
-    #[serde(skip_serializing_if = "FrameSpec::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub frame: FrameSpec,
 }
 
 impl LoopSpec {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["policy"];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 string_enum! {
@@ -145,10 +141,6 @@ pub struct FrameSpec {
 
 impl FrameSpec {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["row_concurrency"];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 string_enum! {

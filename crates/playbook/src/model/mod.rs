@@ -18,8 +18,8 @@ mod value;
 
 pub use document::{
     ConcurrencyOverlap, Document, DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec,
-    KeychainMode, OtherDocument, Playbook, RootConcurrency, RunLimits, RuntimeRequirements,
-    TaskDefaults, WorkbookTask,
+    KeychainMode, OtherDocument, Playbook, ResultsPolicy, RootConcurrency, RunLimits,
+    RuntimeRequirements, TaskDefaults, WorkbookTask,
 };
 pub use keychain::{KeychainEntry, KeychainKind};
 pub use kind::{
@@ -33,7 +33,7 @@ pub use policy::{
     Backoff, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest,
     TaskPolicy,
 };
-pub use routing::{NoMatch, RouteArc, Router, RouterMode};
+pub use routing::{NoMatch, RouteArc, Router, RouterMode, RouterSpec};
 pub use set::{ReservedName, SetClause, SetEntry, SetTarget, WRITE_PROTECTED_NAMES};
 pub use step::{
     AdmitRule, CacheScope, ConcurrencyLimit, FailureMode, FailurePolicy, Lifecycle, Step,

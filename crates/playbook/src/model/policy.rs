@@ -9,7 +9,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::set::SetClause;
-use super::value::{Condition, DurationText, ValueOrTemplate};
+use super::value::{Condition, DurationText, ValueOrTemplate, is_default};
 use crate::source::Spanned;
 use crate::string_enum;
 
@@ -18,7 +18,7 @@ use crate::string_enum;
 #[serde(deny_unknown_fields)]
 pub struct TaskPolicy {
     /// Behavior if no rule matches an error.
-    #[serde(skip_serializing_if = "OnUnmatched::is_fail")]
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub on_unmatched: OnUnmatched,
     /// Rules, in order of evaluation.
@@ -34,13 +34,6 @@ string_enum! {
         Fail = "fail",
         /// Continues the pipeline.
         Continue = "continue",
-    }
-}
-
-impl OnUnmatched {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-    fn is_fail(&self) -> bool {
-        *self == Self::Fail
     }
 }
 

@@ -6,39 +6,31 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::set::SetClause;
-use super::value::Condition;
+use super::value::{Condition, is_default};
 use crate::source::Spanned;
 use crate::string_enum;
 
 /// Arcs of a step and the mode that selects among them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Router {
-    #[serde(skip_serializing_if = "RouterSpec::is_default")]
-    spec: RouterSpec,
+    /// Mode and behavior if no arc matches.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spec: RouterSpec,
     /// Arcs, in order of evaluation.
     pub arcs: Vec<RouteArc>,
 }
 
+/// Settings of a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct RouterSpec {
-    mode: RouterMode,
-    on_no_match: NoMatch,
-}
-
-impl RouterSpec {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
+pub struct RouterSpec {
+    /// Selection of arcs.
+    pub mode: RouterMode,
+    /// Behavior if no arc matches.
+    pub on_no_match: NoMatch,
 }
 
 impl Router {
-    /// Creates a router.
-    pub fn new(mode: RouterMode, on_no_match: NoMatch, arcs: Vec<RouteArc>) -> Self {
-        Self { spec: RouterSpec { mode, on_no_match }, arcs }
-    }
-
     /// Returns the mode that selects arcs.
     pub fn mode(&self) -> RouterMode {
         self.spec.mode

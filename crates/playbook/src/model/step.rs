@@ -12,7 +12,7 @@ use super::output::OutputSpec;
 use super::routing::Router;
 use super::set::SetClause;
 use super::tool::Tool;
-use super::value::{Condition, DurationText, NamedValues, ValueOrTemplate};
+use super::value::{Condition, DurationText, NamedValues, ValueOrTemplate, is_default};
 use crate::source::Spanned;
 use crate::string_enum;
 
@@ -31,7 +31,7 @@ pub struct Step {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Spanned<Condition>>,
     /// Timeout, policy and cache.
-    #[serde(skip_serializing_if = "StepSpec::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub spec: StepSpec,
     /// Input values available to every task of the step.
@@ -71,17 +71,11 @@ pub struct StepSpec {
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
     /// Admission, lifecycle and failure handling.
-    #[serde(skip_serializing_if = "StepPolicy::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub policy: StepPolicy,
     /// Reuses an earlier result instead of running the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<StepCache>,
-}
-
-impl StepSpec {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Admission, lifecycle and failure handling of a step.
@@ -93,19 +87,15 @@ pub struct StepPolicy {
     #[schemars(schema_with = "admit_schema")]
     pub admit: Vec<AdmitRule>,
     /// Deadline, in addition to the timeout.
-    #[serde(skip_serializing_if = "Lifecycle::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub lifecycle: Lifecycle,
     /// Effect of a failed iteration on its loop.
-    #[serde(skip_serializing_if = "FailurePolicy::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub failure: FailurePolicy,
 }
 
 impl StepPolicy {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["emit"];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 fn serialize_rules<S: Serializer>(rules: &[AdmitRule], serializer: S) -> Result<S::Ok, S::Error> {
@@ -155,25 +145,12 @@ pub struct Lifecycle {
     pub deadline: Option<Millis>,
 }
 
-impl Lifecycle {
-    fn is_default(&self) -> bool {
-        self.deadline.is_none()
-    }
-}
-
 /// Effect of a failed iteration on its loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailurePolicy {
     /// Failure mode.
     pub mode: FailureMode,
-}
-
-impl FailurePolicy {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 string_enum! {

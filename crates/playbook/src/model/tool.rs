@@ -13,7 +13,7 @@ use super::kind::ToolKind;
 use super::output::OutputSpec;
 use super::policy::TaskPolicy;
 use super::set::SetClause;
-use super::value::{DurationText, NamedValues};
+use super::value::{DurationText, NamedValues, is_default};
 use crate::source::Spanned;
 use crate::template::DynamicValue;
 
@@ -76,10 +76,6 @@ pub struct TaskSpec {
 
 impl TaskSpec {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 1] = ["result"];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Task {
@@ -94,7 +90,7 @@ impl Task {
         if !self.input.is_empty() {
             map.serialize_entry("input", &self.input)?;
         }
-        if !self.spec.is_default() {
+        if !is_default(&self.spec) {
             map.serialize_entry("spec", &self.spec)?;
         }
         for field in &self.config {

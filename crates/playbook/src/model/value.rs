@@ -20,14 +20,6 @@ pub enum ValueOrTemplate<T> {
 }
 
 impl<T> ValueOrTemplate<T> {
-    /// Returns the literal value, if it is one.
-    pub fn as_fixed(&self) -> Option<&T> {
-        match self {
-            Self::Fixed(value) => Some(value),
-            Self::Template(_) => None,
-        }
-    }
-
     /// Returns the template, if it is one.
     pub fn as_template(&self) -> Option<&Spanned<Template>> {
         match self {
@@ -224,6 +216,11 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         T::json_schema(generator)
     }
+}
+
+/// True if a value is the default of its type, and need not be written.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Default of a concurrency limit.

@@ -4,7 +4,8 @@ mod looping;
 mod output;
 mod playbook;
 mod policy;
-mod reader;
+
+mod read;
 mod routing;
 mod step;
 mod tool;
@@ -14,13 +15,13 @@ use std::sync::Arc;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{BUILD_FEATURES, Document, OtherDocument};
-use crate::source::DocumentText;
+use crate::source::{DocumentText, Spanned};
 use crate::yaml::{YamlError, YamlNode, load_yaml};
 
 pub(crate) use playbook::step_name;
 pub(crate) use tool::report_missing_kind;
 
-use reader::{MapReader, read_text};
+use read::{MapReader, ReadValue as _};
 
 /// Options of the checker.
 #[derive(Debug, Clone, Default)]
@@ -126,7 +127,7 @@ fn parse_document(
         sink.add_with_hint(Code::NP004, root.head_span(), "'kind' is missing", hint);
         return None;
     };
-    let kind = read_text(sink, entry)?;
+    let kind = Arc::<str>::read_value(sink, &entry.key, &entry.value)?;
     if &*kind == "Playbook" {
         let version = parse_api_version(sink, &mut reader);
         let playbook = playbook::parse_playbook(sink, root, options, version)?;
@@ -153,15 +154,15 @@ fn parse_api_version(
     sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
 ) -> Option<Arc<str>> {
-    let entry = reader.require_entry(sink, "apiVersion")?;
-    let version = read_text(sink, entry)?;
-    if PLAYBOOK_VERSIONS.contains(&&*version) {
-        return Some(version);
+    let version: Spanned<Arc<str>> = reader.require(sink, "apiVersion")?;
+    if PLAYBOOK_VERSIONS.contains(&&**version) {
+        return Some(version.value);
     }
     let message = format!(
-        "apiVersion '{version}' is not valid for Playbook; use {}",
+        "apiVersion '{}' is not valid for Playbook; use {}",
+        version.value,
         PLAYBOOK_VERSIONS.join(" or ")
     );
-    sink.add_finding(Code::NP003, entry.value.span, message);
+    sink.add_finding(Code::NP003, version.span, message);
     None
 }

@@ -8,7 +8,7 @@ use noetl_types::{Json, JsonMap};
 use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
     DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec, KeychainEntry, KeychainKind,
-    NamedValues, Playbook, RootConcurrency, RunLimits, RuntimeRequirements, Step, TaskDefaults,
+    Playbook, ResultsPolicy, RootConcurrency, RunLimits, RuntimeRequirements, Step, TaskDefaults,
     WorkbookTask,
 };
 use crate::source::{Span, Spanned};
@@ -16,13 +16,53 @@ use crate::template::TemplatePlace;
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::CheckOptions;
-use super::reader::{
-    MapReader, display_scalar, read_bool, read_count, read_duration, read_integer, read_keyword,
-    read_list, read_size, read_spanned_text, read_spanned_texts, read_text, report_wrong_type,
+use super::read::{
+    MapReader, ReadValue, display_scalar, read_integer, read_list, read_map, read_name,
+    report_wrong_type,
 };
-use super::step::{parse_priority, parse_step};
+use super::step::{parse_priority, parse_step, read_extension};
 use super::tool::{ToolContext, parse_task};
-use super::values::{parse_dynamic, parse_named_value, parse_named_values, parse_text_setting};
+use super::values::read_named_values;
+
+read_map! {
+    ExecutorConfig, "executor",
+    optional { requires, spec },
+    unused ExecutorConfig::KEYS_WITHOUT_EFFECT,
+}
+
+read_map! { RuntimeRequirements, "executor.requires", optional { tools, features } }
+
+read_map! {
+    ExecutorSpec, "executor.spec",
+    optional { entry_step, final_step, no_next_is_error, timeout, policy },
+}
+
+read_map! {
+    ExecutorPolicy, "executor.spec.policy",
+    optional { defaults, results, limits, keychain },
+}
+
+read_map! { TaskDefaults, "policy.defaults", optional { timeout = "timeout_s" } }
+
+read_map! { ResultsPolicy, "policy.results", optional { reference_first } }
+
+read_map! {
+    RunLimits, "policy.limits",
+    optional { max_payload_bytes, max_step_runs => read_max_step_runs },
+}
+
+read_map! {
+    KeychainEntry, "keychain entry",
+    required { name => read_name, kind => read_keychain_kind },
+    optional { auth | "credential", map, token, endpoint, method, headers, data },
+    known ["provider"],
+    unused KeychainEntry::KEYS_WITHOUT_EFFECT,
+}
+
+read_map! {
+    RootConcurrency, "concurrency",
+    required { key }, optional { limit: Spanned::new(1, Span::default()), overlap },
+}
 
 /// Parses a playbook.
 pub(super) fn parse_playbook(
@@ -34,10 +74,11 @@ pub(super) fn parse_playbook(
     let mut reader = MapReader::open(sink, "document", "playbook", root)?;
     reader.mark_known(["apiVersion", "kind"]);
     let metadata = parse_metadata(sink, &mut reader);
-    let executor =
-        reader.take_entry("executor").map(|entry| parse_executor(sink, entry)).unwrap_or_default();
-    let workload =
-        reader.take_entry("workload").map(|entry| parse_workload(sink, entry)).unwrap_or_default();
+    let executor = reader.read(sink, "executor").unwrap_or_default();
+    let workload = reader
+        .take_entry("workload")
+        .and_then(|entry| read_named_values(sink, "workload", &entry.value, TemplatePlace::Start))
+        .unwrap_or_default();
     let keychain =
         reader.take_entry("keychain").map(|entry| parse_keychain(sink, entry)).unwrap_or_default();
     if let Some(entry) = reader.take_nullable("vars") {
@@ -58,8 +99,7 @@ pub(super) fn parse_playbook(
     let steps = reader
         .require_entry(sink, "workflow")
         .and_then(|entry| parse_workflow(sink, entry, context));
-    let concurrency =
-        reader.take_entry("concurrency").and_then(|entry| parse_root_concurrency(sink, entry));
+    let concurrency = read_extension(sink, &mut reader, "concurrency");
     let priority = reader.take_entry("priority").and_then(|entry| parse_priority(sink, entry));
     reader.report_unread(sink);
     // Missing keys have been reported, so the document is rejected. The rest is still checked.
@@ -84,9 +124,9 @@ pub(super) fn parse_metadata(
 ) -> Option<DocumentMetadata> {
     let entry = reader.require_entry(sink, "metadata")?;
     let mut reader = MapReader::open(sink, "metadata", "metadata", &entry.value)?;
-    let name = reader.require_entry(sink, "name").and_then(|entry| read_text(sink, entry));
-    let path = reader.take_entry("path").and_then(|entry| read_text(sink, entry));
-    let description = reader.take_entry("description").and_then(|entry| read_text(sink, entry));
+    let name = reader.require(sink, "name");
+    let path = reader.read(sink, "path");
+    let description = reader.read(sink, "description");
     for key in ["labels", "tags"] {
         let Some(entry) =
             entry.value.as_map().unwrap_or_default().iter().find(|entry| &*entry.key == key)
@@ -112,127 +152,26 @@ pub(super) fn parse_metadata(
     Some(DocumentMetadata { name: name?, path, description, more: Json::from(more) })
 }
 
-fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorConfig {
-    let Some(mut reader) = MapReader::open(sink, "executor", "executor", &entry.value) else {
-        return ExecutorConfig::default();
-    };
-    let executor = ExecutorConfig {
-        requires: reader
-            .take_entry("requires")
-            .map(|entry| parse_requires(sink, entry))
-            .unwrap_or_default(),
-        spec: reader
-            .take_entry("spec")
-            .map(|entry| parse_executor_spec(sink, entry))
-            .unwrap_or_default(),
-    };
-    reader.report_keys_without_effect(sink, &ExecutorConfig::KEYS_WITHOUT_EFFECT);
-    reader.report_unread(sink);
-    executor
-}
-
-fn parse_requires(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> RuntimeRequirements {
-    let Some(mut reader) = MapReader::open(sink, "requires", "executor.requires", &entry.value)
-    else {
-        return RuntimeRequirements::default();
-    };
-    let mut texts = |key| {
-        reader.take_entry(key).map(|entry| read_spanned_texts(sink, entry)).unwrap_or_default()
-    };
-    let requires = RuntimeRequirements { tools: texts("tools"), features: texts("features") };
-    reader.report_unread(sink);
-    requires
-}
-
-fn parse_executor_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorSpec {
-    let Some(mut reader) = MapReader::open(sink, "spec", "executor.spec", &entry.value) else {
-        return ExecutorSpec::default();
-    };
-    let spec = ExecutorSpec {
-        entry_step: reader
-            .take_entry("entry_step")
-            .and_then(|entry| read_spanned_text(sink, entry)),
-        final_step: reader
-            .take_entry("final_step")
-            .and_then(|entry| read_spanned_text(sink, entry)),
-        no_next_is_error: reader
-            .take_entry("no_next_is_error")
-            .and_then(|entry| read_bool(sink, entry))
-            .unwrap_or_default(),
-        timeout: reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value)),
-        policy: reader
-            .take_entry("policy")
-            .map(|entry| parse_executor_policy(sink, entry))
-            .unwrap_or_default(),
-    };
-    reader.report_unread(sink);
-    spec
-}
-
-fn parse_executor_policy(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorPolicy {
-    let Some(mut reader) = MapReader::open(sink, "policy", "executor.spec.policy", &entry.value)
-    else {
-        return ExecutorPolicy::default();
-    };
-    let mut policy = ExecutorPolicy::default();
-    if let Some(mut reader) = open_child(sink, &mut reader, "defaults", "policy.defaults") {
-        let timeout =
-            reader.take_entry("timeout_s").and_then(|entry| read_duration(sink, &entry.value));
-        policy.defaults = TaskDefaults { timeout };
-        reader.report_unread(sink);
-    }
-    if let Some(mut reader) = open_child(sink, &mut reader, "results", "policy.results") {
-        policy.reference_first = reader
-            .take_entry("reference_first")
-            .and_then(|entry| read_bool(sink, entry))
-            .unwrap_or_default();
-        reader.report_unread(sink);
-    }
-    if let Some(mut reader) = open_child(sink, &mut reader, "limits", "policy.limits") {
-        policy.limits = RunLimits {
-            max_payload_bytes: reader
-                .take_entry("max_payload_bytes")
-                .and_then(|entry| read_size(sink, &entry.value)),
-            max_step_runs: reader
-                .take_entry("max_step_runs")
-                .and_then(|entry| read_integer(sink, entry, 1..=1_000_000_000))
-                .and_then(|runs| u64::try_from(runs).ok()),
-        };
-        reader.report_unread(sink);
-    }
-    policy.keychain = reader
-        .take_entry("keychain")
-        .and_then(|entry| read_keyword(sink, entry))
-        .unwrap_or_default();
-    reader.report_unread(sink);
-    policy
-}
-
-fn open_child<'n>(
+fn read_max_step_runs(
     sink: &mut DiagnosticSink<'_>,
-    reader: &mut MapReader<'n>,
-    key: &'static str,
-    context: &'static str,
-) -> Option<MapReader<'n>> {
-    let entry = reader.take_entry(key)?;
-    MapReader::open(sink, key, context, &entry.value)
-}
-
-fn parse_workload(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValues {
-    let Some(entries) = entry.value.as_map() else {
-        report_wrong_type(sink, "workload", "a map", &entry.value);
-        return NamedValues::default();
-    };
-    NamedValues(
-        entries.iter().map(|entry| parse_named_value(sink, entry, TemplatePlace::Start)).collect(),
-    )
+    key: &str,
+    node: &YamlNode,
+) -> Option<Option<u64>> {
+    let runs = read_integer(sink, key, node, 1..=1_000_000_000)?;
+    Some(u64::try_from(runs).ok())
 }
 
 fn parse_keychain(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<KeychainEntry> {
-    let items = read_list(sink, entry).unwrap_or_default();
+    let items = read_list(sink, &entry.key, &entry.value).unwrap_or_default();
     let mut entries: Vec<KeychainEntry> = Vec::with_capacity(items.len());
     for item in items {
-        let Some(entry) = parse_keychain_entry(sink, item) else {
+        if let Some(provider) = item.get("provider").filter(|provider| !provider.is_null()) {
+            let provider_name = display_scalar(provider);
+            let message = format!("secret manager '{provider_name}' is not part of this build");
+            let hint = "store the secret as a credential, and name it in 'auth'";
+            sink.add_with_hint(Code::NP402, provider.span, message, hint);
+        }
+        let Some(entry) = KeychainEntry::read_value(sink, "keychain", item) else {
             continue;
         };
         if entries.iter().any(|earlier| earlier.name == entry.name) {
@@ -245,63 +184,21 @@ fn parse_keychain(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<Keych
     entries
 }
 
-fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<KeychainEntry> {
-    let mut reader = MapReader::open(sink, "keychain", "keychain entry", node)?;
-    let name = reader
-        .require_entry(sink, "name")
-        .and_then(|entry| super::reader::read_name(sink, entry, true));
-    let kind =
-        reader.require_entry(sink, "kind").and_then(|entry| parse_keychain_kind(sink, entry));
-    if let Some(provider) = reader.take_entry("provider") {
-        let message = format!(
-            "secret manager '{}' is not part of this build",
-            display_scalar(&provider.value)
-        );
-        let hint = "store the secret as a credential, and name it in 'auth'";
-        sink.add_with_hint(Code::NP402, provider.value.span, message, hint);
-    }
-    let auth = reader
-        .take_entry("auth")
-        .or(reader.take_entry("credential"))
-        .map(|entry| parse_dynamic(sink, &entry.value));
-    let mut entry = KeychainEntry {
-        // A placeholder, so that the remaining keys are checked too.
-        name: name.clone().unwrap_or_else(|| Spanned::new("".into(), Span::default())),
-        kind: kind.unwrap_or(KeychainKind::Credential),
-        auth,
-        map: reader
-            .take_entry("map")
-            .map(|entry| parse_named_values(sink, entry))
-            .unwrap_or_default(),
-        token: reader.take_entry("token").map(|entry| parse_dynamic(sink, &entry.value)),
-        endpoint: reader.take_entry("endpoint").map(|entry| parse_dynamic(sink, &entry.value)),
-        method: reader.take_entry("method").and_then(|entry| read_text(sink, entry)),
-        headers: reader
-            .take_entry("headers")
-            .map(|entry| parse_named_values(sink, entry))
-            .unwrap_or_default(),
-        data: reader
-            .take_entry("data")
-            .map(|entry| parse_named_values(sink, entry))
-            .unwrap_or_default(),
-    };
-    reader.report_keys_without_effect(sink, &KeychainEntry::KEYS_WITHOUT_EFFECT);
-    reader.report_unread(sink);
-    entry.name = name?;
-    kind.map(|_| entry)
-}
-
-/// Parses the kind of a keychain entry, including the alias `secrets`.
-fn parse_keychain_kind(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<KeychainKind> {
-    match entry.value.as_text().map(|text| &**text) {
+/// Reads the kind of a keychain entry, including the alias `secrets`.
+fn read_keychain_kind(
+    sink: &mut DiagnosticSink<'_>,
+    key: &str,
+    node: &YamlNode,
+) -> Option<KeychainKind> {
+    match node.as_text().map(|text| &**text) {
         Some("secrets") => Some(KeychainKind::SecretManager),
         Some("google_id_token") => {
             let message = "keychain kind 'google_id_token' is not part of this build";
             let hint = "store a token as a credential, and use kind: bearer";
-            sink.add_with_hint(Code::NP402, entry.value.span, message, hint);
+            sink.add_with_hint(Code::NP402, node.span, message, hint);
             None
         }
-        Some(_) | None => read_keyword(sink, entry),
+        Some(_) | None => KeychainKind::read_value(sink, key, node),
     }
 }
 
@@ -321,7 +218,7 @@ fn parse_workbook(
                 };
                 let name = reader
                     .require_entry(sink, "name")
-                    .and_then(|entry| super::reader::read_name(sink, entry, true));
+                    .and_then(|entry| read_name(sink, &entry.key, &entry.value));
                 workbook.extend(parse_workbook_task(sink, reader, name, context));
             }
         }
@@ -370,7 +267,7 @@ fn parse_workflow(
     entry: &YamlEntry,
     context: ToolContext<'_>,
 ) -> Option<Vec<Step>> {
-    let items = read_list(sink, entry)?;
+    let items = read_list(sink, &entry.key, &entry.value)?;
     if items.is_empty() {
         sink.add_finding(Code::NP014, entry.value.span, "workflow has no steps");
     }
@@ -395,26 +292,4 @@ fn parse_workflow(
 pub(crate) fn step_name(node: &YamlNode) -> Option<Spanned<Arc<str>>> {
     let name = node.get("step")?;
     Some(Spanned::new(name.as_text()?.clone(), name.span))
-}
-
-fn parse_root_concurrency(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> Option<RootConcurrency> {
-    sink.note_extension(entry.key_span, "concurrency");
-    let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
-    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
-    let limit = reader
-        .take_entry("limit")
-        .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
-    let overlap = reader
-        .take_entry("overlap")
-        .and_then(|entry| read_keyword(sink, entry))
-        .unwrap_or_default();
-    reader.report_unread(sink);
-    Some(RootConcurrency {
-        key: key?.value,
-        limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
-        overlap,
-    })
 }

@@ -4,48 +4,40 @@ use std::sync::Arc;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    Condition, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest,
-    SetClause, TaskPolicy,
+    Condition, JumpTarget, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest, SetClause,
+    TaskPolicy,
 };
 use crate::source::Spanned;
 use crate::template::Template;
 use crate::yaml::{YamlEntry, YamlNode};
 
-use super::reader::{
-    MapReader, read_bool, read_count, read_duration, read_keyword, read_list, read_texts,
-    report_wrong_type,
-};
+use super::read::{MapReader, ReadValue, read_list, read_map, read_texts, report_wrong_type};
 use super::routing::report_deprecated_key;
-use super::values::{SetPlace, parse_set, parse_set_entry, parse_setting, parse_when};
+use super::values::{SetPlace, parse_set, parse_set_entry};
 
-/// Parses a task policy.
-pub(super) fn parse_task_policy(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> Option<TaskPolicy> {
-    let mut reader = MapReader::open(sink, "policy", "policy", &entry.value)?;
-    for (old, new) in [("eval", "rules"), ("expr", "rules"), ("on_error", "rules")] {
-        if let Some(entry) = reader.take_nullable(old) {
-            sink.add_finding(
-                Code::NP416,
-                entry.key_span,
-                format!("'{old}' is not supported; use {new}"),
-            );
+// The retry settings are keys of `then`, next to its other keys.
+read_map! { RetryPolicy, "then", optional { attempts, backoff, delay, max_delay, jitter } }
+
+impl ReadValue for TaskPolicy {
+    fn read_value(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<Self> {
+        let mut reader = MapReader::open(sink, key, "policy", node)?;
+        for old in ["eval", "expr", "on_error"] {
+            if let Some(entry) = reader.take_nullable(old) {
+                let message = format!("'{old}' is not supported; use rules");
+                sink.add_finding(Code::NP416, entry.key_span, message);
+            }
         }
+        let on_unmatched = reader.read(sink, "on_unmatched").unwrap_or_default();
+        let rules = reader.take_entry("rules");
+        reader.report_unread(sink);
+        let items = rules.and_then(|rules| read_list(sink, &rules.key, &rules.value));
+        let Some(items) = items.filter(|items| !items.is_empty()) else {
+            let hint = "give 'rules' a list of {when, then} and at most one {else} at its end";
+            sink.add_with_hint(Code::NP410, node.head_span(), "policy has no rules", hint);
+            return None;
+        };
+        Some(Self { on_unmatched, rules: parse_rules(sink, items) })
     }
-    let on_unmatched = reader
-        .take_entry("on_unmatched")
-        .and_then(|entry| read_keyword::<OnUnmatched>(sink, entry));
-    let rules = reader.take_entry("rules");
-    reader.report_unread(sink);
-    let items = rules.and_then(|rules| read_list(sink, rules)).unwrap_or_default();
-    if items.is_empty() {
-        let hint = "give 'rules' a list of {when, then} and at most one {else} at its end";
-        sink.add_with_hint(Code::NP410, entry.value.head_span(), "policy has no rules", hint);
-        return None;
-    }
-    let rules = parse_rules(sink, items);
-    Some(TaskPolicy { on_unmatched: on_unmatched.unwrap_or_default(), rules })
 }
 
 fn parse_rules(sink: &mut DiagnosticSink<'_>, items: &[YamlNode]) -> Vec<PolicyRule> {
@@ -71,28 +63,22 @@ fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRu
     }
     let when = reader.take_entry("when");
     let otherwise = reader.take_nullable("else");
-    let then_entry = reader.take_entry("then");
+    let then = reader.take_entry("then").map(|entry| &entry.value);
     reader.report_unread(sink);
     match (when, otherwise) {
         (Some(when), _) => {
-            let test = parse_when(sink, when).map(RuleTest::When);
-            let then = then_entry.map_or_else(
-                || Some(RuleEffect::default()),
-                |entry| parse_then(sink, &entry.value),
-            );
+            let test = ReadValue::read_value(sink, &when.key, &when.value).map(RuleTest::When);
+            let then = parse_optional_then(sink, then);
             Some(PolicyRule { test: test?, then: then? })
         }
         (None, Some(otherwise)) => {
-            let then = parse_else(sink, otherwise, then_entry)?;
+            let then = parse_else(sink, &otherwise.value, then)?;
             Some(PolicyRule { test: RuleTest::Else, then })
         }
         (None, None) => {
             if expr.is_none() {
-                sink.add_finding(
-                    Code::NP411,
-                    node.head_span(),
-                    "rule has neither 'when' nor 'else'",
-                );
+                let message = "rule has neither 'when' nor 'else'";
+                sink.add_finding(Code::NP411, node.head_span(), message);
             }
             None
         }
@@ -103,20 +89,26 @@ fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRu
 /// `then`.
 fn parse_else(
     sink: &mut DiagnosticSink<'_>,
-    otherwise: &YamlEntry,
-    then_entry: Option<&YamlEntry>,
+    otherwise: &YamlNode,
+    then: Option<&YamlNode>,
 ) -> Option<RuleEffect> {
-    if otherwise.value.is_null() {
-        return then_entry
-            .map_or_else(|| Some(RuleEffect::default()), |entry| parse_then(sink, &entry.value));
+    if otherwise.is_null() {
+        return parse_optional_then(sink, then);
     }
-    if otherwise.value.get("then").is_some() {
-        let mut reader = MapReader::open(sink, "else", "else", &otherwise.value)?;
+    if otherwise.get("then").is_some() {
+        let mut reader = MapReader::open(sink, "else", "else", otherwise)?;
         let inner = reader.take_entry("then").and_then(|entry| parse_then(sink, &entry.value));
         reader.report_unread(sink);
         return inner;
     }
-    parse_then(sink, &otherwise.value)
+    parse_then(sink, otherwise)
+}
+
+fn parse_optional_then(
+    sink: &mut DiagnosticSink<'_>,
+    then: Option<&YamlNode>,
+) -> Option<RuleEffect> {
+    then.map_or_else(|| Some(RuleEffect::default()), |then| parse_then(sink, then))
 }
 
 fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffect> {
@@ -127,7 +119,9 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
         None | Some((_, Some("continue"))) => Some(RuleAction::Continue),
         Some((_, Some("break"))) => Some(RuleAction::Break),
         Some((_, Some("fail"))) => Some(RuleAction::Fail),
-        Some((_, Some("retry"))) => Some(RuleAction::Retry(parse_retry(sink, &mut reader))),
+        Some((_, Some("retry"))) => {
+            RetryPolicy::read_keys(sink, &mut reader).map(RuleAction::Retry)
+        }
         Some((_, Some("jump"))) => parse_jump(sink, &mut reader, node),
         Some((entry, Some(other))) => {
             let message =
@@ -152,9 +146,7 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
 }
 
 fn parse_writes(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> SetClause {
-    let mut writes = reader
-        .take_entry("set")
-        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Task));
+    let mut writes = parse_set(sink, reader.take_entry("set"), SetPlace::Task);
     for (old, prefix) in [("set_ctx", "ctx."), ("set_iter", "iter.")] {
         if let Some(entry) = reader.take_entry(old) {
             report_deprecated_key(
@@ -171,26 +163,6 @@ fn parse_writes(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> Se
         }
     }
     writes
-}
-
-fn parse_retry(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> RetryPolicy {
-    RetryPolicy {
-        attempts: reader.take_entry("attempts").and_then(|entry| {
-            let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
-            Some(Spanned::new(attempts, entry.value.span))
-        }),
-        backoff: reader.take_entry("backoff").and_then(|entry| read_keyword(sink, entry)),
-        delay: reader
-            .take_entry("delay")
-            .and_then(|entry| parse_setting(sink, &entry.value, read_duration)),
-        max_delay: reader
-            .take_entry("max_delay")
-            .and_then(|entry| parse_setting(sink, &entry.value, read_duration)),
-        jitter: reader
-            .take_entry("jitter")
-            .and_then(|entry| read_bool(sink, entry))
-            .unwrap_or_default(),
-    }
 }
 
 fn parse_jump(
@@ -228,13 +200,12 @@ pub(super) fn parse_legacy_retry(
     let hint = "write spec.policy.rules: [{when: \"{{ output.error.retryable }}\", then: {do: retry, attempts: 3}}]";
     sink.add_with_hint(Code::NP019, entry.key_span, "'retry' was read as a policy rule", hint);
     let mut reader = MapReader::open(sink, "retry", "retry", &entry.value)?;
-    let attempts = reader.take_entry("max_attempts").and_then(|entry| {
-        let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
-        Some(Spanned::new(attempts, entry.value.span))
-    });
-    let kinds =
-        reader.take_entry("retry_on").map(|entry| read_texts(sink, entry)).unwrap_or_default();
-    let retry = RetryPolicy { attempts, ..parse_retry(sink, &mut reader) };
+    let attempts = reader.read(sink, "max_attempts");
+    let kinds = reader
+        .take_entry("retry_on")
+        .map(|entry| read_texts(sink, &entry.key, &entry.value))
+        .unwrap_or_default();
+    let retry = RetryPolicy { attempts, ..RetryPolicy::read_keys(sink, &mut reader)? };
     reader.report_unread(sink);
     let kinds: Vec<String> =
         kinds.iter().map(|kind| format!("'{}'", kind.replace('\'', ""))).collect();

@@ -1,41 +1,34 @@
 //! Parses `next` in all its forms.
 
 use crate::diag::{Code, DiagnosticSink};
-use crate::model::{Condition, NoMatch, RouteArc, Router, RouterMode, SetClause};
+use crate::model::{Condition, NoMatch, RouteArc, Router, RouterMode, RouterSpec, SetClause};
 use crate::source::{Span, Spanned};
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::reader::{
-    MapReader, read_keyword, read_list, read_spanned_text, report_unknown_keyword,
-    report_wrong_type,
-};
-use super::values::{SetPlace, parse_set, parse_when};
+use super::read::{MapReader, ReadValue, read_keyword, read_list, read_map, report_wrong_type};
+use super::values::{SetPlace, parse_set};
 
-/// Router mode that a legacy step sets in its `spec`.
-pub(super) type LegacyMode = Option<Spanned<RouterMode>>;
+read_map! { RouterSpec, "next.spec", optional { mode, on_no_match => read_no_match } }
 
-/// Parses the `next` of a step.
+/// Parses the `next` of a step. `legacy` is the mode that a legacy step sets in its `spec`.
 pub(super) fn parse_router(
     sink: &mut DiagnosticSink<'_>,
     entry: &YamlEntry,
-    legacy: LegacyMode,
+    legacy: Option<RouterMode>,
 ) -> Option<Router> {
     match &entry.value.value {
         NodeValue::Text(target) => {
             report_deprecated_next(sink, entry, &format!("next: {{arcs: [{{step: {target}}}]}}"));
             let arc = unconditional_arc(&entry.value)?;
-            Some(Router::new(RouterMode::Exclusive, NoMatch::Complete, vec![arc]))
+            Some(Router { spec: RouterSpec::default(), arcs: vec![arc] })
         }
         NodeValue::List(items) => {
             let only_names = items.iter().all(|item| item.as_text().is_some());
             report_deprecated_next(sink, entry, "next: {spec: {mode: …}, arcs: […]}");
-            let mode = match legacy {
-                Some(mode) => mode.value,
-                None if only_names => RouterMode::Inclusive,
-                None => RouterMode::Exclusive,
-            };
+            let default = if only_names { RouterMode::Inclusive } else { RouterMode::Exclusive };
+            let spec = RouterSpec { mode: legacy.unwrap_or(default), ..RouterSpec::default() };
             let arcs = items.iter().filter_map(|item| parse_legacy_arc(sink, item)).collect();
-            Some(Router::new(mode, NoMatch::Complete, arcs))
+            Some(Router { spec, arcs })
         }
         NodeValue::Map(_) => parse_canonical_router(sink, entry, legacy),
         NodeValue::Plain(_) => {
@@ -48,64 +41,45 @@ pub(super) fn parse_router(
 fn parse_canonical_router(
     sink: &mut DiagnosticSink<'_>,
     entry: &YamlEntry,
-    legacy: LegacyMode,
+    legacy: Option<RouterMode>,
 ) -> Option<Router> {
     let mut reader = MapReader::open(sink, "next", "next", &entry.value)?;
-    let (mode, on_no_match) =
-        reader.take_entry("spec").map_or((None, None), |spec| parse_router_spec(sink, spec));
+    let mut spec: RouterSpec = reader.read(sink, "spec").unwrap_or_default();
+    if let Some(legacy) = legacy
+        && entry.value.get("spec").and_then(|spec| spec.get("mode")).is_none()
+    {
+        spec.mode = legacy;
+    }
     let arcs = reader
         .require_entry(sink, "arcs")
-        .and_then(|arcs| read_list(sink, arcs))
+        .and_then(|arcs| read_list(sink, &arcs.key, &arcs.value))
         .unwrap_or_default()
         .iter()
         .filter_map(|item| parse_arc(sink, item))
         .collect();
     reader.report_unread(sink);
-    let mode = mode.or(legacy.map(|mode| mode.value)).unwrap_or_default();
-    Some(Router::new(mode, on_no_match.unwrap_or_default(), arcs))
+    Some(Router { spec, arcs })
 }
 
-fn parse_router_spec(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> (Option<RouterMode>, Option<NoMatch>) {
-    let Some(mut reader) = MapReader::open(sink, "spec", "next.spec", &entry.value) else {
-        return (None, None);
-    };
-    let mode = reader.take_entry("mode").and_then(|entry| read_keyword(sink, entry));
-    let on_no_match =
-        reader.take_entry("on_no_match").and_then(|entry| parse_no_match(sink, entry));
-    reader.report_unread(sink);
-    (mode, on_no_match)
-}
-
-fn parse_no_match(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<NoMatch> {
-    match entry.value.as_text().map(|text| &**text) {
-        Some("quiet") => Some(NoMatch::Complete),
-        Some(text) => {
-            let no_match = NoMatch::parse(text);
-            if no_match.is_none() {
-                report_unknown_keyword(sink, &entry.value, text, &["complete", "quiet", "error"]);
-            }
-            no_match
-        }
-        None => read_keyword(sink, entry),
+fn read_no_match(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<NoMatch> {
+    match &**read_keyword(sink, key, node, &["complete", "quiet", "error"])? {
+        "error" => Some(NoMatch::Error),
+        _ => Some(NoMatch::Complete),
     }
 }
 
 fn parse_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc> {
     let mut reader = MapReader::open(sink, "arcs", "arc", node)?;
-    let step = reader.require_entry(sink, "step").and_then(|entry| read_spanned_text(sink, entry));
+    let step = reader.require(sink, "step");
     // An invalid condition is not the same as an absent one: the arc counts as conditional.
     let when = reader.take_entry("when").map(|entry| {
-        parse_when(sink, entry).unwrap_or(Spanned::new(Condition::Fixed(false), entry.value.span))
+        let when = Condition::read_value(sink, &entry.key, &entry.value);
+        Spanned::new(when.unwrap_or(Condition::Fixed(false)), entry.value.span)
     });
-    let mut writes = reader
-        .take_entry("set")
-        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Step));
+    let mut writes = parse_set(sink, reader.take_entry("set"), SetPlace::Step);
     if let Some(args) = reader.take_entry("args") {
         report_deprecated_key(sink, args.key_span, "args", "set");
-        for entry in parse_set(sink, args, SetPlace::Step).0 {
+        for entry in parse_set(sink, Some(args), SetPlace::Step).0 {
             writes.insert_entry(entry);
         }
     }

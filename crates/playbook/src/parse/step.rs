@@ -1,24 +1,37 @@
 //! Parses steps.
 
+use noetl_types::time::Millis;
+
 use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
-    AdmitRule, ConcurrencyLimit, FailureMode, FailurePolicy, Lifecycle, RouterMode, SetClause,
-    Step, StepCache, StepPolicy, StepSpec, ValueOrTemplate,
+    AdmitRule, ConcurrencyLimit, FailurePolicy, Lifecycle, Loop, NamedValues, RouterMode, Step,
+    StepCache, StepPolicy, StepSpec, ValueOrTemplate,
 };
-use crate::source::Spanned;
+use crate::source::{Span, Spanned};
 use crate::yaml::{YamlEntry, YamlNode};
 
-use super::looping::parse_loop;
-use super::output::parse_output;
-use super::reader::{
-    MapReader, read_bool, read_count, read_duration, read_integer, read_keyword, read_list,
-    read_name, read_text,
-};
-use super::routing::{LegacyMode, parse_router, report_deprecated_key};
+use super::read::{MapReader, ReadValue, read_integer, read_list, read_map, read_name};
+use super::routing::{parse_router, report_deprecated_key};
 use super::tool::{ToolContext, parse_tool};
-use super::values::{
-    SetPlace, parse_named_values, parse_set, parse_setting, parse_text_setting, parse_when,
-};
+use super::values::{SetPlace, parse_set, read_setting};
+
+read_map! { FailurePolicy, "failure", optional { mode } }
+
+// `timeout_s` is a legacy form of the timeout of the step.
+read_map! { Lifecycle, "lifecycle", optional { deadline = "deadline_s" }, known ["timeout_s"] }
+
+read_map! {
+    StepPolicy, "step.spec.policy",
+    optional { admit => read_admission, lifecycle, failure },
+    unused StepPolicy::KEYS_WITHOUT_EFFECT,
+}
+
+read_map! { StepCache, "cache", required { key }, optional { ttl, scope } }
+
+read_map! {
+    ConcurrencyLimit, "concurrency",
+    required { key }, optional { limit: Spanned::new(1, Span::default()) },
+}
 
 /// Step keys of other dialects, and their replacements here.
 const UNSUPPORTED_STEP_KEYS: [(&str, &str); 8] = [
@@ -39,24 +52,26 @@ pub(super) fn parse_step(
     context: ToolContext<'_>,
 ) -> Option<Step> {
     let mut reader = MapReader::open(sink, "workflow", "step", node)?;
-    let name = reader.require_entry(sink, "step").and_then(|entry| read_name(sink, entry, true));
+    let name = reader
+        .require_entry(sink, "step")
+        .and_then(|entry| read_name(sink, &entry.key, &entry.value));
     for (key, replacement) in UNSUPPORTED_STEP_KEYS {
         if let Some(entry) = reader.take_nullable(key) {
             let message = format!("'{key}' is not supported on a step; use {replacement}");
             sink.add_finding(Code::NP103, entry.key_span, message);
         }
     }
-    let desc = reader.take_entry("desc").and_then(|entry| read_text(sink, entry));
-    let when = reader.take_entry("when").and_then(|entry| parse_when(sink, entry));
+    let desc = reader.read(sink, "desc");
+    let when = reader.read(sink, "when");
     let (spec, legacy_mode) =
         reader.take_entry("spec").map(|entry| parse_step_spec(sink, entry)).unwrap_or_default();
-    let mut input =
-        reader.take_entry("input").map(|entry| parse_named_values(sink, entry)).unwrap_or_default();
+    let mut input: NamedValues = reader.read(sink, "input").unwrap_or_default();
     if let Some(args) = reader.take_entry("args") {
         report_deprecated_key(sink, args.key_span, "args", "input");
-        input.add_missing(parse_named_values(sink, args));
+        input.add_missing(reader.read(sink, "args").unwrap_or_default());
     }
-    let looping = reader.take_entry("loop").map(|entry| parse_loop(sink, entry));
+    let looping =
+        reader.take_entry("loop").map(|entry| Loop::read_value(sink, "loop", &entry.value));
     let tool = match (&name, reader.take_entry("tool")) {
         (Some(name), Some(entry)) => parse_tool(sink, entry, name, context),
         (Some(name), None) => {
@@ -71,13 +86,10 @@ pub(super) fn parse_step(
         }
         (None, _) => None,
     };
-    let set = reader
-        .take_entry("set")
-        .map_or_else(SetClause::default, |entry| parse_set(sink, entry, SetPlace::Step));
-    let output = reader.take_entry("output").and_then(|entry| parse_output(sink, entry));
+    let set = parse_set(sink, reader.take_entry("set"), SetPlace::Step);
+    let output = reader.read(sink, "output");
     let next = reader.take_entry("next").and_then(|entry| parse_router(sink, entry, legacy_mode));
-    let concurrency =
-        reader.take_entry("concurrency").and_then(|entry| parse_step_concurrency(sink, entry));
+    let concurrency = read_extension(sink, &mut reader, "concurrency");
     let priority = reader.take_entry("priority").and_then(|entry| parse_priority(sink, entry));
     reader.report_unread(sink);
     // An invalid loop is not the same as no loop: such a step is not part of the model.
@@ -101,78 +113,59 @@ pub(super) fn parse_step(
     })
 }
 
-fn parse_step_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> (StepSpec, LegacyMode) {
+/// Reads a key that is an extension to the classic language.
+pub(super) fn read_extension<T: ReadValue>(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    key: &'static str,
+) -> Option<T> {
+    let entry = reader.take_entry(key)?;
+    sink.note_extension(entry.key_span, key);
+    T::read_value(sink, key, &entry.value)
+}
+
+fn parse_step_spec(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> (StepSpec, Option<RouterMode>) {
     let Some(mut reader) = MapReader::open(sink, "spec", "step.spec", &entry.value) else {
         return Default::default();
     };
-    let timeout = reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value));
-    let (policy, lifecycle_timeout) =
-        reader.take_entry("policy").map(|entry| parse_step_policy(sink, entry)).unwrap_or_default();
-    let cache = reader.take_entry("cache").and_then(|entry| parse_cache(sink, entry));
+    let timeout = reader.read(sink, "timeout");
+    let policy = reader.read(sink, "policy").unwrap_or_default();
+    let lifecycle = entry.value.get("policy").and_then(|policy| policy.get("lifecycle"));
+    let legacy_timeout = lifecycle
+        .and_then(|lifecycle| lifecycle.get("timeout_s"))
+        .filter(|node| !node.is_null())
+        .and_then(|node| Millis::read_value(sink, "timeout_s", node));
+    if let Some(entry) = reader.take_entry("cache") {
+        sink.note_extension(entry.key_span, "spec.cache");
+    }
+    let cache = reader.read(sink, "cache");
     let legacy_mode = reader.take_entry("next_mode").and_then(|entry| {
         report_deprecated_key(sink, entry.key_span, "next_mode", "next: {spec: {mode: …}}");
-        read_keyword::<RouterMode>(sink, entry).map(|mode| Spanned::new(mode, entry.value.span))
+        RouterMode::read_value(sink, &entry.key, &entry.value)
     });
     if let Some(entry) = reader.take_nullable("on_error") {
         let hint = "catch a failure with an arc: when: \"{{ event.name == 'call.error' }}\"";
         sink.add_with_hint(Code::NP018, entry.key_span, "'on_error' has no effect", hint);
     }
     reader.report_unread(sink);
-    (StepSpec { timeout: timeout.or(lifecycle_timeout), policy, cache }, legacy_mode)
+    (StepSpec { timeout: timeout.or(legacy_timeout), policy, cache }, legacy_mode)
 }
 
-fn parse_step_policy(
+fn read_admission(
     sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> (StepPolicy, Option<noetl_types::time::Millis>) {
-    let Some(mut reader) = MapReader::open(sink, "policy", "step.spec.policy", &entry.value) else {
-        return Default::default();
-    };
-    let admit =
-        reader.take_entry("admit").map(|entry| parse_admission(sink, entry)).unwrap_or_default();
-    let (lifecycle, timeout) = reader
-        .take_entry("lifecycle")
-        .map(|entry| parse_lifecycle(sink, entry))
+    key: &str,
+    node: &YamlNode,
+) -> Option<Vec<AdmitRule>> {
+    let mut reader = MapReader::open(sink, key, "admit", node)?;
+    let rules = reader
+        .take_entry("rules")
+        .and_then(|entry| read_list(sink, &entry.key, &entry.value))
         .unwrap_or_default();
-    let failure = reader
-        .take_entry("failure")
-        .and_then(|entry| parse_failure(sink, entry))
-        .unwrap_or_default();
-    reader.report_keys_without_effect(sink, &StepPolicy::KEYS_WITHOUT_EFFECT);
     reader.report_unread(sink);
-    (StepPolicy { admit, lifecycle, failure: FailurePolicy { mode: failure } }, timeout)
-}
-
-fn parse_lifecycle(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> (Lifecycle, Option<noetl_types::time::Millis>) {
-    let Some(mut reader) = MapReader::open(sink, "lifecycle", "lifecycle", &entry.value) else {
-        return Default::default();
-    };
-    let timeout =
-        reader.take_entry("timeout_s").and_then(|entry| read_duration(sink, &entry.value));
-    let deadline =
-        reader.take_entry("deadline_s").and_then(|entry| read_duration(sink, &entry.value));
-    reader.report_unread(sink);
-    (Lifecycle { deadline }, timeout)
-}
-
-fn parse_failure(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<FailureMode> {
-    let mut reader = MapReader::open(sink, "failure", "failure", &entry.value)?;
-    let mode = reader.take_entry("mode").and_then(|entry| read_keyword(sink, entry));
-    reader.report_unread(sink);
-    mode
-}
-
-fn parse_admission(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<AdmitRule> {
-    let Some(mut reader) = MapReader::open(sink, "admit", "admit", &entry.value) else {
-        return Vec::new();
-    };
-    let rules =
-        reader.take_entry("rules").and_then(|entry| read_list(sink, entry)).unwrap_or_default();
-    reader.report_unread(sink);
-    rules.iter().filter_map(|rule| parse_admit_rule(sink, rule)).collect()
+    Some(rules.iter().filter_map(|rule| parse_admit_rule(sink, rule)).collect())
 }
 
 fn parse_admit_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<AdmitRule> {
@@ -183,7 +176,7 @@ fn parse_admit_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<Ad
     reader.report_unread(sink);
     match (when, otherwise) {
         (Some(when), _) => Some(AdmitRule {
-            when: Some(parse_when(sink, when)?),
+            when: Some(ReadValue::read_value(sink, &when.key, &when.value)?),
             allow: parse_allow(sink, then, node)?,
         }),
         (None, Some(otherwise)) => {
@@ -212,34 +205,9 @@ fn parse_allow(
         return None;
     };
     let mut reader = MapReader::open(sink, "then", "then", &then.value)?;
-    let allow = reader.require_entry(sink, "allow").and_then(|entry| read_bool(sink, entry));
+    let allow = reader.require(sink, "allow");
     reader.report_unread(sink);
     allow
-}
-
-fn parse_cache(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<StepCache> {
-    sink.note_extension(entry.key_span, "spec.cache");
-    let mut reader = MapReader::open(sink, "cache", "cache", &entry.value)?;
-    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
-    let ttl = reader.take_entry("ttl").and_then(|entry| read_duration(sink, &entry.value));
-    let scope =
-        reader.take_entry("scope").and_then(|entry| read_keyword(sink, entry)).unwrap_or_default();
-    reader.report_unread(sink);
-    Some(StepCache { key: key?, ttl, scope })
-}
-
-fn parse_step_concurrency(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> Option<ConcurrencyLimit> {
-    sink.note_extension(entry.key_span, "concurrency");
-    let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
-    let key = reader.require_entry(sink, "key").and_then(|entry| parse_text_setting(sink, entry));
-    let limit = reader
-        .take_entry("limit")
-        .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
-    reader.report_unread(sink);
-    Some(ConcurrencyLimit { key: key?, limit: limit.unwrap_or(Spanned::new(1, entry.value.span)) })
 }
 
 /// Parses the priority of a step or playbook.
@@ -248,6 +216,8 @@ pub(super) fn parse_priority(
     entry: &YamlEntry,
 ) -> Option<Spanned<ValueOrTemplate<i64>>> {
     sink.note_extension(entry.key_span, "priority");
-    let value = parse_setting(sink, &entry.value, |sink, _| read_integer(sink, entry, -100..=100))?;
+    let value = read_setting(sink, &entry.value, |sink| {
+        read_integer(sink, &entry.key, &entry.value, -100..=100)
+    })?;
     Some(Spanned::new(value, entry.value.span))
 }

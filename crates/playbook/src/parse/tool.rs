@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use noetl_types::Json;
+use noetl_types::time::Millis;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
@@ -13,16 +14,12 @@ use crate::source::{Span, Spanned};
 use crate::template::TemplatePlace;
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::output::{parse_output, parse_output_select};
-use super::policy::{parse_legacy_retry, parse_task_policy};
-use super::reader::{
-    MapReader, is_name, read_duration, read_text, report_no_effect, report_unknown_keyword,
-    report_wrong_type,
+use super::policy::parse_legacy_retry;
+use super::read::{
+    MapReader, ReadValue, is_name, read_keyword, report_no_effect, report_wrong_type,
 };
 use super::routing::report_deprecated_key;
-use super::values::{
-    SetPlace, is_template, parse_dynamic, parse_named_value, parse_named_values, parse_set,
-};
+use super::values::{SetPlace, is_template, parse_dynamic, parse_named_value, parse_set};
 
 /// Information about the playbook that is required to parse a task.
 #[derive(Clone, Copy)]
@@ -89,11 +86,10 @@ fn parse_pipeline_item(
     context: ToolContext<'_>,
 ) -> Option<Task> {
     if node.get("kind").is_some() {
-        let label =
-            match node.as_map().unwrap_or_default().iter().find(|entry| &*entry.key == "name") {
-                Some(entry) => Spanned::new(read_text(sink, entry)?, entry.value.span),
-                None => Spanned::new(format!("task_{index}").into(), node.head_span()),
-            };
+        let label = match node.get("name") {
+            Some(name) => Spanned::read_value(sink, "name", name)?,
+            None => Spanned::new(format!("task_{index}").into(), node.head_span()),
+        };
         return parse_task(sink, node, Some(label), context);
     }
     if let Some([entry]) = node.as_map()
@@ -122,9 +118,7 @@ pub(super) fn parse_task(
     let mut reader = MapReader::open(sink, "tool", "tool", node)?;
     let kind_entry = reader.require_entry(sink, "kind")?;
     let kind = parse_kind(sink, kind_entry, context.features)?;
-    let own_name = reader
-        .take_entry("name")
-        .and_then(|entry| Some(Spanned::new(read_text(sink, entry)?, entry.value.span)));
+    let own_name: Option<Spanned<Arc<str>>> = reader.read(sink, "name");
     let label = label
         .or_else(|| own_name.clone())
         .unwrap_or_else(|| Spanned::new("task".into(), node.head_span()));
@@ -160,8 +154,8 @@ fn parse_kind(
     entry: &YamlEntry,
     features: Option<&[&str]>,
 ) -> Option<Spanned<ToolKind>> {
-    let name = read_text(sink, entry)?;
     let span = entry.value.span;
+    let name = Arc::<str>::read_value(sink, &entry.key, &entry.value)?;
     report_missing_kind(sink, &name, span, features);
     let Some(kind) = ToolKind::find_by_name(&name) else {
         if !RESERVED_KINDS.contains(&&*name) {
@@ -226,15 +220,9 @@ impl CommonTaskKeys {
         let mut common = Self {
             auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
             auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
-            input: reader
-                .take_entry("input")
-                .map(|entry| parse_named_values(sink, entry))
-                .unwrap_or_default(),
-            set: reader
-                .take_entry("set")
-                .map(|entry| parse_set(sink, entry, SetPlace::Task))
-                .unwrap_or_default(),
-            output: reader.take_entry("output").and_then(|entry| parse_output(sink, entry)),
+            input: reader.read(sink, "input").unwrap_or_default(),
+            set: parse_set(sink, reader.take_entry("set"), SetPlace::Task),
+            output: reader.read(sink, "output"),
             libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
             ..Self::default()
         };
@@ -243,11 +231,9 @@ impl CommonTaskKeys {
             && let Some(args) = reader.take_entry("args")
         {
             report_deprecated_key(sink, args.key_span, "args", "input");
-            common.input.add_missing(parse_named_values(sink, args));
+            common.input.add_missing(reader.read(sink, "args").unwrap_or_default());
         }
-        if let Some(names) =
-            reader.take_entry("output_select").and_then(|entry| parse_output_select(sink, entry))
-        {
+        if let Some(names) = reader.read(sink, "output_select") {
             common.output.get_or_insert_default().output_select = Some(names);
         }
         for old in ["eval", "expr"] {
@@ -271,9 +257,7 @@ impl CommonTaskKeys {
             policy.rules.insert(0, rule);
         }
         for key in ["timeout_seconds", "timeout"] {
-            if let Some(entry) = reader.take_entry(key) {
-                common.spec.timeout = read_duration(sink, &entry.value).or(common.spec.timeout);
-            }
+            common.spec.timeout = reader.read(sink, key).or(common.spec.timeout);
         }
         common
     }
@@ -282,10 +266,10 @@ impl CommonTaskKeys {
         let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value) else {
             return;
         };
-        self.spec.timeout =
-            reader.take_entry("timeout").and_then(|entry| read_duration(sink, &entry.value));
-        self.spec.policy =
-            reader.take_nullable("policy").and_then(|entry| parse_task_policy(sink, entry));
+        self.spec.timeout = reader.read(sink, "timeout");
+        self.spec.policy = reader
+            .take_nullable("policy")
+            .and_then(|entry| TaskPolicy::read_value(sink, "policy", &entry.value));
         reader.report_keys_without_effect(sink, &TaskSpec::KEYS_WITHOUT_EFFECT);
         self.config = parse_config(sink, &mut reader, kind);
     }
@@ -352,20 +336,11 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
     let expected = match value_type {
         KeyType::Any | KeyType::NoEffect => return,
         KeyType::Duration => {
-            read_duration(sink, node);
+            Millis::read_value(sink, &entry.key, node);
             return;
         }
         KeyType::Words(keywords) => {
-            match node.as_text() {
-                Some(text) if keywords.contains(&&**text) => {}
-                Some(text) => report_unknown_keyword(sink, node, text, keywords),
-                None => report_wrong_type(
-                    sink,
-                    &entry.key,
-                    &format!("one of {}", keywords.join(", ")),
-                    node,
-                ),
-            }
+            read_keyword(sink, &entry.key, node, keywords);
             return;
         }
         KeyType::Text

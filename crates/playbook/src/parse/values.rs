@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::reader::report_wrong_type;
+use super::read::{ReadValue, report_wrong_type};
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
     Condition, NamedValue, NamedValues, SetClause, SetEntry, SetTarget, ValueOrTemplate,
@@ -22,6 +22,12 @@ pub(super) fn is_template(text: &str) -> bool {
 /// Parses a value that may contain templates.
 pub(super) fn parse_dynamic(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> DynamicValue {
     parse_dynamic_at(sink, node, TemplatePlace::Run)
+}
+
+impl ReadValue for DynamicValue {
+    fn read_value(sink: &mut DiagnosticSink<'_>, _: &str, node: &YamlNode) -> Option<Self> {
+        Some(parse_dynamic(sink, node))
+    }
 }
 
 fn parse_dynamic_at(
@@ -103,52 +109,47 @@ fn report_template_errors(
     }
 }
 
-/// Parses a condition.
-pub(super) fn parse_when(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> Option<Spanned<Condition>> {
-    let span = entry.value.span;
-    match &entry.value.value {
-        NodeValue::Plain(Json::Bool(value)) => Some(Spanned::new(Condition::Fixed(*value), span)),
-        NodeValue::Text(text) => match Template::parse_condition(text) {
+impl ReadValue for Condition {
+    fn read_value(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<Self> {
+        let text = match &node.value {
+            NodeValue::Plain(Json::Bool(value)) => return Some(Self::Fixed(*value)),
+            NodeValue::Text(text) => text,
+            NodeValue::Plain(_) | NodeValue::List(_) | NodeValue::Map(_) => {
+                report_wrong_type(sink, key, "a template, an expression or a bool", node);
+                return None;
+            }
+        };
+        match Template::parse_condition(text) {
             Ok(template) => {
                 if !template.is_one_expression() {
+                    let message = "condition is not a single expression";
                     let hint = "write a single expression, such as \"{{ n > 3 }}\" or \"n > 3\"";
-                    sink.add_with_hint(
-                        Code::NP507,
-                        span,
-                        "condition is not a single expression",
-                        hint,
-                    );
+                    sink.add_with_hint(Code::NP507, node.span, message, hint);
                 }
-                Some(Spanned::new(Condition::Test(template), span))
+                Some(Self::Test(template))
             }
             Err(errors) => {
-                report_template_errors(sink, text, span, &errors);
+                report_template_errors(sink, text, node.span, &errors);
                 None
             }
-        },
-        NodeValue::Plain(_) | NodeValue::List(_) | NodeValue::Map(_) => {
-            report_wrong_type(
-                sink,
-                &entry.key,
-                "a template, an expression or a bool",
-                &entry.value,
-            );
-            None
         }
     }
 }
 
-/// Parses a setting with `read`, unless it is a template.
-pub(super) fn parse_setting<T>(
+impl<T: ReadValue> ReadValue for ValueOrTemplate<T> {
+    fn read_value(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<Self> {
+        read_setting(sink, node, |sink| T::read_value(sink, key, node))
+    }
+}
+
+/// Reads a setting with `read`, unless it is a template.
+pub(super) fn read_setting<T>(
     sink: &mut DiagnosticSink<'_>,
     node: &YamlNode,
-    read: impl FnOnce(&mut DiagnosticSink<'_>, &YamlNode) -> Option<T>,
+    read: impl FnOnce(&mut DiagnosticSink<'_>) -> Option<T>,
 ) -> Option<ValueOrTemplate<T>> {
     let Some(text) = node.as_text().filter(|text| is_template(text)) else {
-        return read(sink, node).map(ValueOrTemplate::Fixed);
+        return read(sink).map(ValueOrTemplate::Fixed);
     };
     match Template::parse(text, TemplatePlace::Run) {
         Ok(template) => Some(ValueOrTemplate::Template(Spanned::new(template, node.span))),
@@ -159,25 +160,25 @@ pub(super) fn parse_setting<T>(
     }
 }
 
-/// Parses a string that may be a template. Other scalars are accepted as written.
-pub(super) fn parse_text_setting(
-    sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
-) -> Option<Spanned<ValueOrTemplate<Arc<str>>>> {
-    let setting =
-        parse_setting(sink, &entry.value, |sink, _| super::reader::read_text(sink, entry))?;
-    Some(Spanned::new(setting, entry.value.span))
+/// The names are used as written.
+impl ReadValue for NamedValues {
+    fn read_value(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<Self> {
+        read_named_values(sink, key, node, TemplatePlace::Run)
+    }
 }
 
-/// Parses named values. The names are used as written.
-pub(super) fn parse_named_values(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValues {
-    let Some(entries) = entry.value.as_map() else {
-        report_wrong_type(sink, &entry.key, "a map", &entry.value);
-        return NamedValues::default();
+/// Reads named values at a place.
+pub(super) fn read_named_values(
+    sink: &mut DiagnosticSink<'_>,
+    key: &str,
+    node: &YamlNode,
+    place: TemplatePlace,
+) -> Option<NamedValues> {
+    let Some(entries) = node.as_map() else {
+        report_wrong_type(sink, key, "a map", node);
+        return None;
     };
-    NamedValues(
-        entries.iter().map(|entry| parse_named_value(sink, entry, TemplatePlace::Run)).collect(),
-    )
+    Some(NamedValues(entries.iter().map(|entry| parse_named_value(sink, entry, place)).collect()))
 }
 
 /// Parses one named value.
@@ -207,17 +208,18 @@ pub(super) enum SetPlace {
     Step,
 }
 
-/// Parses the writes of a `set`.
+/// Parses the writes of a `set`, if there is one.
 pub(super) fn parse_set(
     sink: &mut DiagnosticSink<'_>,
-    entry: &YamlEntry,
+    entry: Option<&YamlEntry>,
     place: SetPlace,
 ) -> SetClause {
+    let mut set = SetClause::default();
+    let Some(entry) = entry else { return set };
     let Some(entries) = entry.value.as_map() else {
         report_wrong_type(sink, &entry.key, "a map", &entry.value);
-        return SetClause::default();
+        return set;
     };
-    let mut set = SetClause::default();
     for entry in entries {
         if let Some(entry) = parse_set_entry(sink, entry, "", place) {
             set.insert_entry(entry);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use noetl_types::Json;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
-use super::node::{NodeValue, YamlEntry, YamlNode};
-use super::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, scalar};
+use super::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, NodeValue, YamlEntry, YamlNode, scalar};
 use crate::source::Span;
 
 /// A problem with a text as YAML.
