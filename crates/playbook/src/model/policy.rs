@@ -1,6 +1,7 @@
 //! Policy of a task: rules that are evaluated after each attempt.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_types::time::Millis;
@@ -14,7 +15,7 @@ use crate::source::Spanned;
 use crate::string_enum;
 
 /// Rules that are evaluated in order after each attempt of a task. The first matching rule decides.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskPolicy {
     /// Behavior if no rule matches an error.
@@ -56,7 +57,7 @@ pub enum RuleTest {
 }
 
 /// Effect of a rule.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RuleEffect {
     /// Action to take.
     pub action: RuleAction,
@@ -65,9 +66,10 @@ pub struct RuleEffect {
 }
 
 /// Continuation of the pipeline after an attempt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum RuleAction {
     /// Runs the next task.
+    #[default]
     Continue,
     /// Runs the same task again.
     Retry(RetryPolicy),
@@ -94,17 +96,22 @@ impl JumpTarget {
 }
 
 /// Retry settings of a rule.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RetryPolicy {
     /// Maximum attempts, including the first. Defaults to 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Spanned<ValueOrTemplate<u32>>>,
     /// Growth of the delay between attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     /// Delay before the first retry. Defaults to one second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<ValueOrTemplate<Millis>>,
     /// Maximum delay. Defaults to 300 seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<ValueOrTemplate<Millis>>,
     /// Replaces each delay by a random fraction of it.
+    #[serde(skip_serializing_if = "is_default")]
     pub jitter: bool,
 }
 
@@ -147,56 +154,35 @@ impl Serialize for PolicyRule {
                 map.serialize_entry("then", &self.then)?;
             }
             RuleTest::Else => {
-                map.serialize_entry("else", &ElseForm { then: &self.then })?;
+                map.serialize_entry("else", &BTreeMap::from([("then", &self.then)]))?
             }
         }
         map.end()
     }
 }
 
+/// An effect as it is written: the action and its settings are keys of one map.
 #[derive(Serialize)]
-struct ElseForm<'t> {
-    then: &'t RuleEffect,
+struct EffectForm<'e> {
+    #[serde(rename = "do")]
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'e str>,
+    #[serde(flatten)]
+    retry: Option<&'e RetryPolicy>,
+    #[serde(skip_serializing_if = "SetClause::is_empty")]
+    set: &'e SetClause,
 }
 
 impl Serialize for RuleEffect {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("do", self.action.as_str())?;
-        match &self.action {
-            RuleAction::Continue | RuleAction::Break | RuleAction::Fail => {}
-            RuleAction::Jump(JumpTarget::Label(label)) => map.serialize_entry("to", label)?,
-            RuleAction::Jump(JumpTarget::Previous(_)) => map.serialize_entry("to", "previous")?,
-            RuleAction::Retry(retry) => retry.serialize_retry_entries(&mut map)?,
-        }
-        if !self.set.is_empty() {
-            map.serialize_entry("set", &self.set)?;
-        }
-        map.end()
-    }
-}
-
-impl RetryPolicy {
-    fn serialize_retry_entries<M: serde::ser::SerializeMap>(
-        &self,
-        map: &mut M,
-    ) -> Result<(), M::Error> {
-        if let Some(attempts) = &self.attempts {
-            map.serialize_entry("attempts", attempts)?;
-        }
-        if let Some(backoff) = &self.backoff {
-            map.serialize_entry("backoff", backoff)?;
-        }
-        if let Some(delay) = &self.delay {
-            map.serialize_entry("delay", delay)?;
-        }
-        if let Some(max_delay) = &self.max_delay {
-            map.serialize_entry("max_delay", max_delay)?;
-        }
-        if self.jitter {
-            map.serialize_entry("jitter", &true)?;
-        }
-        Ok(())
+        let (to, retry) = match &self.action {
+            RuleAction::Continue | RuleAction::Break | RuleAction::Fail => (None, None),
+            RuleAction::Jump(JumpTarget::Label(label)) => (Some(&*label.value), None),
+            RuleAction::Jump(JumpTarget::Previous(_)) => (Some("previous"), None),
+            RuleAction::Retry(retry) => (None, Some(retry)),
+        };
+        EffectForm { action: self.action.as_str(), to, retry, set: &self.set }.serialize(serializer)
     }
 }
 

@@ -223,9 +223,3 @@ pub(super) fn parse_legacy_retry(
         then: RuleEffect { action: RuleAction::Retry(retry), set: SetClause::default() },
     })
 }
-
-impl Default for RuleEffect {
-    fn default() -> Self {
-        Self { action: RuleAction::Continue, set: SetClause::default() }
-    }
-}

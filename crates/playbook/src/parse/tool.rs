@@ -7,8 +7,8 @@ use noetl_types::time::Millis;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, OutputSpec, RESERVED_KINDS,
-    SetClause, Task, TaskPolicy, TaskSpec, Tool, ToolKind, WorkbookTask,
+    COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, RESERVED_KINDS, Task, TaskPolicy,
+    TaskSpec, Tool, ToolKind, WorkbookTask,
 };
 use crate::source::{Span, Spanned};
 use crate::template::TemplatePlace;
@@ -123,22 +123,24 @@ pub(super) fn parse_task(
         .or_else(|| own_name.clone())
         .unwrap_or_else(|| Spanned::new("task".into(), node.head_span()));
     check_label(sink, &label);
-    let common = CommonTaskKeys::read(sink, &mut reader, kind.value);
-    let mut config = parse_config(sink, &mut reader, kind.value);
-    // Keys of the task take precedence over keys of its `spec`.
-    config.add_missing(common.config);
+    let auth = reader.take_entry("auth").or(reader.take_entry("credential"));
     let mut task = Task {
         label,
         kind,
-        auth: common.auth,
-        auth_span: common.auth_span,
-        input: common.input,
-        spec: common.spec,
-        set: common.set,
-        output: common.output,
-        libs: common.libs,
-        config,
+        auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
+        auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
+        input: reader.read(sink, "input").unwrap_or_default(),
+        spec: TaskSpec::default(),
+        set: parse_set(sink, reader.take_entry("set"), SetPlace::Task),
+        output: reader.read(sink, "output"),
+        libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
+        config: NamedValues::default(),
     };
+    parse_legacy_keys(sink, &mut reader, &mut task);
+    let spec_config = parse_task_spec(sink, &mut reader, &mut task);
+    task.config = parse_config(sink, &mut reader, kind.value);
+    // Keys of the task take precedence over keys of its `spec`.
+    task.config.add_missing(spec_config);
     if kind.value == ToolKind::Nats {
         set_object_name(&mut task, own_name.as_ref());
     }
@@ -200,79 +202,51 @@ fn check_label(sink: &mut DiagnosticSink<'_>, label: &Spanned<Arc<str>>) {
     }
 }
 
-/// Keys that every task accepts.
-#[derive(Default)]
-struct CommonTaskKeys {
-    auth: Option<crate::template::DynamicValue>,
-    auth_span: Spanned<()>,
-    input: NamedValues,
-    spec: TaskSpec,
-    set: SetClause,
-    output: Option<OutputSpec>,
-    libs: Option<Json>,
-    /// Keys of the tool kind that are under `spec`.
-    config: NamedValues,
+/// Parses the keys of a task that have another form now.
+fn parse_legacy_keys(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, task: &mut Task) {
+    // For these kinds `args` is a key of the kind.
+    if !matches!(task.kind.value, ToolKind::Container | ToolKind::Script)
+        && let Some(args) = reader.take_entry("args")
+    {
+        report_deprecated_key(sink, args.key_span, "args", "input");
+        task.input.add_missing(reader.read(sink, "args").unwrap_or_default());
+    }
+    if let Some(names) = reader.read(sink, "output_select") {
+        task.output.get_or_insert_default().output_select = Some(names);
+    }
+    for old in ["eval", "expr"] {
+        if let Some(entry) = reader.take_nullable(old) {
+            let message = format!("'{old}' is not supported; use spec.policy.rules");
+            sink.add_finding(Code::NP416, entry.key_span, message);
+        }
+    }
 }
 
-impl CommonTaskKeys {
-    fn read(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Self {
-        let auth = reader.take_entry("auth").or(reader.take_entry("credential"));
-        let mut common = Self {
-            auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
-            auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
-            input: reader.read(sink, "input").unwrap_or_default(),
-            set: parse_set(sink, reader.take_entry("set"), SetPlace::Task),
-            output: reader.read(sink, "output"),
-            libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
-            ..Self::default()
-        };
-        // For these kinds `args` is a key of the kind.
-        if !matches!(kind, ToolKind::Container | ToolKind::Script)
-            && let Some(args) = reader.take_entry("args")
-        {
-            report_deprecated_key(sink, args.key_span, "args", "input");
-            common.input.add_missing(reader.read(sink, "args").unwrap_or_default());
-        }
-        if let Some(names) = reader.read(sink, "output_select") {
-            common.output.get_or_insert_default().output_select = Some(names);
-        }
-        for old in ["eval", "expr"] {
-            if let Some(entry) = reader.take_nullable(old) {
-                sink.add_finding(
-                    Code::NP416,
-                    entry.key_span,
-                    format!("'{old}' is not supported; use spec.policy.rules"),
-                );
-            }
-        }
-        let retry = reader.take_entry("retry").and_then(|entry| parse_legacy_retry(sink, entry));
-        if let Some(spec) = reader.take_entry("spec") {
-            common.read_spec(sink, spec, kind);
-        }
-        if let Some(rule) = retry {
-            let policy = common.spec.policy.get_or_insert_with(|| TaskPolicy {
-                on_unmatched: crate::model::OnUnmatched::Fail,
-                rules: Vec::new(),
-            });
-            policy.rules.insert(0, rule);
-        }
-        for key in ["timeout_seconds", "timeout"] {
-            common.spec.timeout = reader.read(sink, key).or(common.spec.timeout);
-        }
-        common
-    }
-
-    fn read_spec(&mut self, sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, kind: ToolKind) {
-        let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value) else {
-            return;
-        };
-        self.spec.timeout = reader.read(sink, "timeout");
-        self.spec.policy = reader
+/// Parses the timeout and the policy of a task. Returns the keys of its kind that are under `spec`.
+fn parse_task_spec(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    task: &mut Task,
+) -> NamedValues {
+    let mut config = NamedValues::default();
+    let retry = reader.take_entry("retry").and_then(|entry| parse_legacy_retry(sink, entry));
+    if let Some(entry) = reader.take_entry("spec")
+        && let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value)
+    {
+        task.spec.timeout = reader.read(sink, "timeout");
+        task.spec.policy = reader
             .take_nullable("policy")
             .and_then(|entry| TaskPolicy::read_value(sink, "policy", &entry.value));
         reader.report_keys_without_effect(sink, &TaskSpec::KEYS_WITHOUT_EFFECT);
-        self.config = parse_config(sink, &mut reader, kind);
+        config = parse_config(sink, &mut reader, task.kind.value);
     }
+    if let Some(rule) = retry {
+        task.spec.policy.get_or_insert_default().rules.insert(0, rule);
+    }
+    for key in ["timeout_seconds", "timeout"] {
+        task.spec.timeout = reader.read(sink, key).or(task.spec.timeout);
+    }
+    config
 }
 
 /// Parses the keys of the tool kind. Reports unknown keys.
@@ -333,7 +307,10 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
         return;
     }
     let json = node.to_json();
-    let expected = match value_type {
+    let is_number = matches!(json, Json::Int(_) | Json::UInt(_) | Json::Float(_));
+    let (is_text, is_list) = (matches!(json, Json::Str(_)), matches!(json, Json::List(_)));
+    let is_map = matches!(json, Json::Map(_));
+    let (is_valid, expected) = match value_type {
         KeyType::Any | KeyType::NoEffect => return,
         KeyType::Duration => {
             Millis::read_value(sink, &entry.key, node);
@@ -343,26 +320,17 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
             read_keyword(sink, &entry.key, node, keywords);
             return;
         }
-        KeyType::Text
-            if matches!(json, Json::Str(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)) =>
-        {
-            return;
-        }
-        KeyType::Text => "text",
-        KeyType::Bool if matches!(json, Json::Bool(_)) => return,
-        KeyType::Bool => "a bool",
-        KeyType::Integer if matches!(json, Json::Int(_) | Json::UInt(_)) => return,
-        KeyType::Integer => "an integer",
-        KeyType::List if matches!(json, Json::List(_)) => return,
-        KeyType::List => "a list",
-        KeyType::Map if matches!(json, Json::Map(_)) => return,
-        KeyType::Map => "a map",
-        KeyType::TextOrList if matches!(json, Json::Str(_) | Json::List(_)) => return,
-        KeyType::TextOrList => "text or a list",
-        KeyType::MapOrList if matches!(json, Json::Map(_) | Json::List(_)) => return,
-        KeyType::MapOrList => "a map or a list",
+        KeyType::Text => (is_text || is_number, "text"),
+        KeyType::Bool => (matches!(json, Json::Bool(_)), "a bool"),
+        KeyType::Integer => (matches!(json, Json::Int(_) | Json::UInt(_)), "an integer"),
+        KeyType::List => (is_list, "a list"),
+        KeyType::Map => (is_map, "a map"),
+        KeyType::TextOrList => (is_text || is_list, "text or a list"),
+        KeyType::MapOrList => (is_map || is_list, "a map or a list"),
     };
-    report_wrong_type(sink, &entry.key, expected, node);
+    if !is_valid {
+        report_wrong_type(sink, &entry.key, expected, node);
+    }
 }
 
 fn check_required_keys(sink: &mut DiagnosticSink<'_>, task: &Task, node: &YamlNode) {
