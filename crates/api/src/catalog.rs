@@ -2,13 +2,13 @@
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, Json, PlaybookPath, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::execute::VersionSelector;
 
 /// Registers a definition. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterRequest {
     /// The document, as text or base64.
     pub content: String,
@@ -21,8 +21,7 @@ pub struct RegisterRequest {
 }
 
 /// A registered definition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterResponse {
     /// `success`.
     pub status: Text,
@@ -46,8 +45,7 @@ pub struct RegisterResponse {
 }
 
 /// Selects a definition. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogResourceRequest {
     /// Id of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,16 +59,14 @@ pub struct CatalogResourceRequest {
 }
 
 /// Registers many definitions independently. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterBatchRequest {
     /// At most 200 definitions.
     pub items: Vec<RegisterRequest>,
 }
 
 /// Results of a batch registration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterBatchResponse {
     /// Number of registered definitions.
     pub registered: u32,
@@ -81,8 +77,7 @@ pub struct RegisterBatchResponse {
 }
 
 /// Result for one definition of a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterBatchResult {
     /// Position in the request, from 0.
     pub index: u32,
@@ -103,8 +98,7 @@ pub struct RegisterBatchResult {
 }
 
 /// Lists definitions. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogListRequest {
     /// Filter by kind of document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,8 +121,7 @@ pub struct CatalogListRequest {
 }
 
 /// Lists agents. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentListRequest {
     /// Filter by capabilities. An agent must have all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,8 +129,7 @@ pub struct AgentListRequest {
 }
 
 /// A page of definitions.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogList {
     /// Definitions in the order of their paths.
     pub entries: Vec<CatalogListEntry>,
@@ -147,8 +139,7 @@ pub struct CatalogList {
 }
 
 /// A definition in a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogListEntry {
     /// Id of the version.
     pub catalog_id: CatalogId,
@@ -174,8 +165,7 @@ pub struct CatalogListEntry {
 }
 
 /// Content of a playbook.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaybookContent {
     /// The text.
     pub content: Text,
@@ -186,16 +176,14 @@ pub struct PlaybookContent {
 }
 
 /// A document to register or validate. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContentRequest {
     /// The document, as text or base64.
     pub content: String,
 }
 
 /// Result of a validation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ValidationReport {
     /// True if the document is valid.
     pub valid: bool,
@@ -207,8 +195,7 @@ pub struct ValidationReport {
 }
 
 /// Description of an input form for a playbook.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UiSchema {
     /// Path of the definition.
     pub path: PlaybookPath,
@@ -229,8 +216,7 @@ pub struct UiSchema {
 }
 
 /// One input field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UiField {
     /// Name of the field.
     pub name: Text,
@@ -251,8 +237,7 @@ pub struct UiField {
 }
 
 /// Restores an archived definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {
     /// Path of the definition.
@@ -260,8 +245,7 @@ pub struct RestoreRequest {
 }
 
 /// Result of archiving or restoring a definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArchiveResponse {
     /// `archived` or `active`.
     pub status: Text,
@@ -272,8 +256,7 @@ pub struct ArchiveResponse {
 }
 
 /// A definition with its content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogResource {
     /// Id of the version.
     pub catalog_id: CatalogId,

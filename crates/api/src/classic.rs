@@ -7,17 +7,17 @@ use noetl_types::id::as_number;
 use noetl_types::{
     CommandId, EventId, ExecutionId, Json, JsonMap, Seq, StepName, Text, Timestamp, WorkerId,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::token::LeaseToken;
 
 /// A command for a classic worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicCommand {
     /// Id of the execution.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub execution_id: ExecutionId,
     /// Id of the node: the name of the step.
     pub node_id: StepName,
@@ -32,8 +32,7 @@ pub struct ClassicCommand {
 }
 
 /// Input of a classic worker.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicContext {
     /// Tool configuration as in the playbook; a list for a pipeline.
     pub tool_config: Json,
@@ -44,22 +43,20 @@ pub struct ClassicContext {
 }
 
 /// Claims a command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimRequest {
     /// Worker that claims the command.
     pub worker_id: WorkerId,
 }
 
 /// A claimed command.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimResponse {
     /// `ok`.
     pub status: Text,
     /// Event that issued the command.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub event_id: EventId,
     /// The command.
     #[serde(flatten)]
@@ -73,8 +70,7 @@ pub struct ClaimResponse {
 }
 
 /// Form of the result in an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultKind {
     /// Inline in the payload.
@@ -87,8 +83,7 @@ pub enum ResultKind {
 }
 
 /// An event sent by a worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicEventRequest {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -101,8 +96,7 @@ pub struct ClassicEventRequest {
 }
 
 /// An event as a classic worker reports it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicEvent {
     /// Name of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,14 +139,13 @@ pub struct ClassicEvent {
 }
 
 /// Result of an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicEventResponse {
     /// `ok`, or `ignored` if the event was late or the sender does not hold the command.
     pub status: Text,
     /// Id of the event.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub event_id: EventId,
     /// Number of commands issued.
     pub commands_generated: u32,
@@ -162,8 +155,7 @@ pub struct ClassicEventResponse {
 }
 
 /// Several events of one execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicEventBatch {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -175,22 +167,20 @@ pub struct ClassicEventBatch {
 }
 
 /// Result of an event batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicEventBatchResponse {
     /// `ok`.
     pub status: Text,
     /// Ids of the events, in order.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub event_ids: Vec<EventId>,
     /// Number of commands issued.
     pub commands_generated: u32,
 }
 
 /// A page of the command queue.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CommandList {
     /// The commands, oldest first.
     pub commands: Vec<CommandSummary>,
@@ -200,8 +190,7 @@ pub struct CommandList {
 }
 
 /// A command in a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandSummary {
     /// Id of the command.
     pub command_id: CommandId,

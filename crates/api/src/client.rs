@@ -24,8 +24,6 @@ use reqwest::{Url, redirect};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::paths;
-
 pub use event_stream::{LiveEventStream, StreamUpdate};
 pub use settings::{BearerToken, ClientBuildError, ClientCertificate, ClientSettings};
 
@@ -40,17 +38,8 @@ struct ClientInner {
     http: reqwest::Client,
     /// Base URL of the server, without a trailing slash.
     base: String,
-    hot: HotRoutes,
     timeout: Millis,
     max_response_size: ByteSize,
-}
-
-/// URLs that a busy worker calls repeatedly, parsed once.
-#[derive(Debug)]
-struct HotRoutes {
-    lease: Url,
-    heartbeat: Url,
-    report: Url,
 }
 
 /// Idle connections are closed before the server closes them. Otherwise a call could use a
@@ -98,12 +87,7 @@ impl Client {
             .build()
             .map_err(|error| ClientBuildError::Build(call::error_chain(&error).into()))?;
         let base = base.as_str().trim_end_matches('/').to_owned();
-        let hot = HotRoutes {
-            lease: build_url(&base, paths::COMMANDS_LEASE)?,
-            heartbeat: build_url(&base, paths::COMMANDS_HEARTBEAT)?,
-            report: build_url(&base, paths::COMMANDS_REPORT)?,
-        };
-        Ok(Self { inner: Arc::new(ClientInner { http, base, hot, timeout, max_response_size }) })
+        Ok(Self { inner: Arc::new(ClientInner { http, base, timeout, max_response_size }) })
     }
 
     /// Returns the base URL of the server.
@@ -117,11 +101,6 @@ fn bearer_header(token: &BearerToken) -> Result<HeaderValue, ClientBuildError> {
         .map_err(|_| ClientBuildError::InvalidToken)?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-fn build_url(base: &str, path: &str) -> Result<Url, ClientBuildError> {
-    let text = format!("{base}{path}");
-    Url::parse(&text).map_err(|error| ClientBuildError::bad_url(&text, error))
 }
 
 /// Parses the root certificates of a PEM file.

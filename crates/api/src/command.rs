@@ -8,13 +8,14 @@ use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName, Seq,
     StepName, TaskError, Text, Timestamp, WorkerId,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::is_default;
 use crate::token::LeaseToken;
 
 /// Leases commands for a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
     /// Worker that requests the lease.
@@ -36,8 +37,7 @@ pub struct LeaseRequest {
 }
 
 /// Leased commands.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseResponse {
     /// The commands, now leased to the worker.
     pub commands: Vec<LeasedCommand>,
@@ -47,8 +47,7 @@ pub struct LeaseResponse {
 }
 
 /// A leased command with everything that the worker needs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeasedCommand {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -83,8 +82,7 @@ pub struct LeasedCommand {
 }
 
 /// Metadata of a command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandMeta {
     /// Definition that the execution is pinned to.
     pub catalog_id: CatalogId,
@@ -113,8 +111,7 @@ pub struct CommandMeta {
 }
 
 /// A lease that a worker holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldLease {
     /// Id of the execution.
@@ -128,8 +125,7 @@ pub struct HeldLease {
 }
 
 /// Renews the leases of a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     /// Worker that holds the leases.
@@ -142,16 +138,14 @@ pub struct HeartbeatRequest {
 }
 
 /// Results of a lease renewal, in request order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HeartbeatResponse {
     /// One result per lease.
     pub leases: Vec<LeaseRenewal>,
 }
 
 /// Result of renewing one lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseRenewal {
     /// Id of the command.
     pub command_id: CommandId,
@@ -169,8 +163,7 @@ pub struct LeaseRenewal {
 }
 
 /// Reports the results of commands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
     /// Worker that reports.
@@ -183,8 +176,7 @@ pub struct ReportRequest {
 }
 
 /// Request for further commands, sent together with reports.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextLease {
     /// Pool of the worker.
@@ -203,8 +195,7 @@ pub struct NextLease {
 }
 
 /// Report on a command.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandReport {
     /// Id of the execution.
@@ -247,7 +238,7 @@ pub struct CommandReport {
     pub retries: Vec<RetriedTask>,
     /// Number of earlier retries in this attempt of the command. The server uses it to detect
     /// retries that were already reported.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries_before: u32,
     /// Start of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,14 +304,8 @@ const fn first_attempt() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 /// Report on the rows of a frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameReport {
     /// Number of claimed rows; zero ends the chain of frames.
@@ -337,8 +322,7 @@ pub struct FrameReport {
 }
 
 /// A failed row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowError {
     /// Position in the frame, from 0.
@@ -348,8 +332,7 @@ pub struct RowError {
 }
 
 /// Reported status of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportStatus {
     /// Completed successfully.
@@ -363,8 +346,7 @@ pub enum ReportStatus {
 }
 
 /// Report on a task of a command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskReport {
     /// Label of the task.
@@ -385,8 +367,7 @@ pub struct TaskReport {
 }
 
 /// Status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Succeeded.
@@ -396,8 +377,7 @@ pub enum TaskStatus {
 }
 
 /// A failed task attempt that is retried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetriedTask {
     /// Error of the attempt.
@@ -406,7 +386,7 @@ pub struct RetriedTask {
     pub attempt: u32,
     /// Delay until the next attempt, in milliseconds.
     #[serde(with = "noetl_types::time::as_ms")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub retry_in_ms: Millis,
     /// Time of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -414,8 +394,7 @@ pub struct RetriedTask {
 }
 
 /// Results of reports, and further commands.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportResponse {
     /// One result per report, in request order.
     pub results: Vec<ReportResult>,
@@ -425,8 +404,7 @@ pub struct ReportResponse {
 }
 
 /// Result of a report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportResult {
     /// Id of the command.
     pub command_id: CommandId,
@@ -444,8 +422,7 @@ pub struct ReportResult {
 }
 
 /// Disposition of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportDisposition {
     /// Stored durably.

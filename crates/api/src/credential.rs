@@ -1,15 +1,13 @@
 //! Credentials: named in playbooks, readable only by workers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use noetl_types::redact::REDACTED;
 use noetl_types::{CredentialId, ExecutionId, Json, Text, Timestamp, WorkerId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Stores a credential. A credential with the same name is replaced.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CredentialPutRequest {
     /// Name that playbooks use.
     pub name: Text,
@@ -30,8 +28,7 @@ pub struct CredentialPutRequest {
 }
 
 /// A credential. The secret is only returned to authorized callers.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CredentialView {
     /// Id of the credential.
     pub id: CredentialId,
@@ -59,8 +56,7 @@ pub struct CredentialView {
 }
 
 /// A credential that only one worker can decrypt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SealedCredential {
     /// `x25519-hkdf-sha256-chacha20-poly1305`.
     pub alg: Text,
@@ -77,8 +73,7 @@ pub struct SealedCredential {
 pub const MAX_LISTED_CREDENTIALS: usize = 10_000;
 
 /// A list of credentials without their secrets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CredentialList {
     /// The credentials.
     pub items: Vec<CredentialView>,
@@ -88,8 +83,7 @@ pub struct CredentialList {
 }
 
 /// A deleted credential.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CredentialDeleteResponse {
     /// Human-readable message.
     pub message: Text,
@@ -98,8 +92,7 @@ pub struct CredentialDeleteResponse {
 }
 
 /// Limits of one key rotation call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RotationRequest {
     /// Records per batch.
@@ -115,8 +108,7 @@ impl Default for RotationRequest {
 }
 
 /// Result of a key rotation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RotationSummary {
     /// Number of processed records.
     pub processed: u64,
@@ -142,8 +134,7 @@ impl RotationSummary {
 }
 
 /// Result of a key rotation of one table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TableRotation {
     /// Result of the table.
     #[serde(flatten)]
@@ -154,8 +145,7 @@ pub struct TableRotation {
 }
 
 /// Result of a key rotation, by table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalletRotation {
     /// Credentials.
     pub credential: TableRotation,
@@ -164,8 +154,7 @@ pub struct WalletRotation {
 }
 
 /// Keys in use. A key without records may be removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyStatus {
     /// Key for new records.
     pub current: Text,
@@ -186,19 +175,4 @@ pub struct CredentialRequest {
     pub worker_id: WorkerId,
 }
 
-macro_rules! debug_without_secret {
-    ($($name:ident),*) => {$(
-        impl fmt::Debug for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter
-                    .debug_struct(stringify!($name))
-                    .field("name", &self.name)
-                    .field("kind", &self.kind)
-                    .field("data", &REDACTED)
-                    .finish_non_exhaustive()
-            }
-        }
-    )*};
-}
-
-debug_without_secret!(CredentialPutRequest, CredentialView);
+debug_without_secret!(CredentialPutRequest { name, kind }, CredentialView { name, kind });

@@ -3,11 +3,11 @@
 use noetl_types::{
     CatalogId, ExecutionId, ExecutionStatus, Json, PlaybookPath, PoolName, Text, Timestamp,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Starts an execution of a definition. A classic body: unknown fields are ignored.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteRequest {
     /// Path of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,8 +51,7 @@ pub struct ExecuteRequest {
 }
 
 /// Dedup key: within the window, no second execution starts with the same key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DedupKey {
     /// The key; any text.
     pub key: Text,
@@ -62,16 +61,14 @@ pub struct DedupKey {
 }
 
 /// Starts many executions independently. A classic body.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteBatchRequest {
     /// 1 to 1000 requests.
     pub executions: Vec<Json>,
 }
 
 /// Results of a batch start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteBatchResponse {
     /// Number of requested executions.
     pub count: u32,
@@ -86,8 +83,7 @@ pub struct ExecuteBatchResponse {
 }
 
 /// Result for one execution of a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteBatchResult {
     /// Position in the request, from 0.
     pub index: u32,
@@ -104,8 +100,7 @@ pub struct ExecuteBatchResult {
 }
 
 /// Runs a definition again with the input of an earlier execution. A classic body.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RerunRequest {
     /// Input, merged over the input of the earlier execution.
     #[serde(default, alias = "payload", skip_serializing_if = "Option::is_none")]
@@ -113,8 +108,7 @@ pub struct RerunRequest {
 }
 
 /// Version of a definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum VersionSelector {
     /// A version number.
@@ -124,8 +118,7 @@ pub enum VersionSelector {
 }
 
 /// A started execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -145,8 +138,7 @@ pub struct ExecuteResponse {
 }
 
 /// Result of an ended execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionResult {
     /// Final status.
     pub status: ExecutionStatus,

@@ -4,13 +4,13 @@ use noetl_types::{
     CatalogId, EventId, EventName, ExecutionId, ExecutionStatus, Json, PlaybookPath, Seq, Text,
     Timestamp,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::ExecutionExplanation;
 
 /// An execution in a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionSummary {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -46,8 +46,7 @@ pub struct ExecutionSummary {
 }
 
 /// An execution with a page of its log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionDetail {
     /// Summary of the execution.
     #[serde(flatten)]
@@ -64,8 +63,7 @@ pub struct ExecutionDetail {
 }
 
 /// Position of a page in a log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageInfo {
     /// Number of the page, from 1.
     pub page: u32,
@@ -82,8 +80,7 @@ pub struct PageInfo {
 }
 
 /// An event of an execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Id of the event.
     pub event_id: EventId,
@@ -129,8 +126,7 @@ pub struct EventView {
 }
 
 /// A page of a log.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
     /// The events.
     pub events: Vec<EventView>,
@@ -140,8 +136,7 @@ pub struct EventPage {
 }
 
 /// Status of an execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "the classic form of the response")]
 pub struct ExecutionStatusView {
     /// Id of the execution.
@@ -181,8 +176,7 @@ pub struct ExecutionStatusView {
 }
 
 /// Progress of the steps of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StepProgress {
     /// Steps in the playbook.
     pub total_steps: u32,
@@ -195,8 +189,7 @@ pub struct StepProgress {
 }
 
 /// Cancels an execution. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelRequest {
     /// Reason for the cancellation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,8 +200,7 @@ pub struct CancelRequest {
 }
 
 /// A cancelled execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -221,8 +213,7 @@ pub struct CancelResponse {
 }
 
 /// Limits of an analysis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AnalyzeRequest {
     /// Number of recent events to analyze, 1 to 20000.
@@ -238,8 +229,7 @@ impl Default for AnalyzeRequest {
 }
 
 /// Explanation of the state of an execution, with some of its events.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionAnalysis {
     /// The explanation.
     #[serde(flatten)]
@@ -249,8 +239,7 @@ pub struct ExecutionAnalysis {
 }
 
 /// Cancellation state of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancellationCheck {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -259,8 +248,7 @@ pub struct CancellationCheck {
 }
 
 /// Pauses or resumes an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlRequest {
     /// Reason for the action.
@@ -269,8 +257,7 @@ pub struct ControlRequest {
 }
 
 /// State of an execution after it was paused or resumed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -281,8 +268,7 @@ pub struct ControlResponse {
 }
 
 /// Ends an execution with a given status. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FinalizeRequest {
     /// `COMPLETED` or `FAILED`.
     pub status: ExecutionStatus,
@@ -295,8 +281,7 @@ pub struct FinalizeRequest {
 }
 
 /// An execution that was ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FinalizeResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -307,8 +292,7 @@ pub struct FinalizeResponse {
 }
 
 /// Cancels stale executions, which make no progress any more. A classic body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CleanupRequest {
     /// Minimum age in minutes.
@@ -324,8 +308,7 @@ impl Default for CleanupRequest {
 }
 
 /// Result of cancelling stale executions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CleanupResponse {
     /// Number of cancelled executions.
     pub cancelled_count: u32,

@@ -1,18 +1,18 @@
 //! Explanation of why an execution waits, or how it ended.
 
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, Seq, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::is_default;
+
 /// Selects the part of an execution to explain.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct ExplainQuery {
     /// Restrict the explanation to a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
     /// Point in time: a sequence number, or a timestamp.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub at: Option<PointInTime>,
 }
 
@@ -47,8 +47,7 @@ impl Serialize for PointInTime {
 }
 
 /// Explanation of the state of an execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionExplanation {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -59,7 +58,7 @@ pub struct ExecutionExplanation {
     /// Conditions that the execution waits for, the most severe first; empty once it has ended.
     pub waiting_on: Vec<WaitCondition>,
     /// Number of further conditions that are not listed.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub more: u64,
     /// First uncaught error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,14 +68,8 @@ pub struct ExecutionExplanation {
     pub cause: Vec<CausalEvent>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 /// A condition that an execution waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitCondition {
     /// Kind of the condition.
     pub kind: WaitConditionKind,
@@ -104,8 +97,9 @@ pub const MAX_LISTED_HOLDERS: usize = 10;
 /// Kind of a condition that an execution waits for.
 ///
 /// Ordered by severity: conditions that only a person can resolve come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitConditionKind {
     /// The execution is paused.
@@ -152,8 +146,7 @@ impl WaitConditionKind {
 }
 
 /// An uncaught error.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureView {
     /// Step that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,8 +162,7 @@ pub struct FailureView {
 }
 
 /// An event in a causal chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CausalEvent {
     /// Sequence number in the execution.
     pub seq: Seq,

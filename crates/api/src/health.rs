@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use noetl_types::Text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Liveness of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LivenessResponse {
     /// Always `ok`: a dead process does not respond.
     pub status: HealthStatus,
 }
 
 /// Health of a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
     /// Works.
@@ -27,8 +28,7 @@ pub enum HealthStatus {
 }
 
 /// Readiness of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadinessResponse {
     /// Worst result of the checks.
     pub status: HealthStatus,
@@ -56,12 +56,7 @@ impl ReadinessResponse {
             missing_protections: Vec::new(),
         };
         for (name, result) in checks {
-            let health = if result.is_ok() { HealthStatus::Ok } else { HealthStatus::Failed };
-            ready.status = ready.status.max(health);
-            ready.checks.insert(name.into(), health);
-            if let Err(reason) = result {
-                ready.reasons.insert(name.into(), reason);
-            }
+            ready = ready.with_check(name, HealthStatus::Failed, result);
         }
         ready
     }

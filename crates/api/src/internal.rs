@@ -7,12 +7,12 @@ use noetl_types::error::RejectCode;
 use noetl_types::id::as_number;
 use noetl_types::json;
 use noetl_types::{EventId, ExecutionId, Json, OutboxId, QuarantineId, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// Claims rows of the outbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxClaimRequest {
     /// Number of rows; clamped to 1..1000, default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,8 +20,7 @@ pub struct OutboxClaimRequest {
 }
 
 /// Claimed outbox rows.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxClaimResponse {
     /// Rows in the order in which they became available.
     pub rows: Vec<OutboxMessage>,
@@ -30,20 +29,19 @@ pub struct OutboxClaimResponse {
 }
 
 /// An outbox row that is claimed by a publisher.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxMessage {
     /// Id of the row.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub outbox_id: OutboxId,
     /// Id of the event.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub event_id: EventId,
     /// Id of the execution; absent if a foreign row does not have it.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub execution_id: Option<ExecutionId>,
     /// Subject to publish to; absent if a foreign row does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +49,7 @@ pub struct OutboxMessage {
     /// The `Nats-Msg-Id`.
     pub message_id: Text,
     /// Payload to publish.
-    #[cfg_attr(feature = "schema", schemars(with = "Json"))]
+    #[schemars(with = "Json")]
     pub payload: RawJson,
     /// Encoding of the payload; `arrow-feather` if absent.
     #[serde(default = "default_codec")]
@@ -98,12 +96,11 @@ fn default_codec() -> Text {
 }
 
 /// Marks rows as published.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MarkPublishedRequest {
     /// Ids of the rows.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub outbox_ids: Vec<OutboxId>,
     /// Claim number of each row, in the same order. A row with another number has been claimed by
     /// another publisher since.
@@ -112,20 +109,18 @@ pub struct MarkPublishedRequest {
 }
 
 /// Result of marking rows as published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkPublishedResponse {
     /// Number of rows that the caller still held.
     pub marked: u64,
 }
 
 /// Marks a row as failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkFailedRequest {
     /// Id of the row.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub outbox_id: OutboxId,
     /// Error message.
     pub error: Text,
@@ -138,8 +133,7 @@ pub struct MarkFailedRequest {
 }
 
 /// Result of marking a row as failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkFailedResponse {
     /// True if the caller still held the row.
     pub marked: bool,
@@ -148,40 +142,37 @@ pub struct MarkFailedResponse {
 }
 
 /// Number of claimable rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingCount {
     /// Number of rows, including those of publishers that died.
     pub pending: u64,
 }
 
 /// A page of the outbox.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxList {
     /// Rows in the order of their ids.
     pub rows: Vec<OutboxEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub next_after: Option<OutboxId>,
 }
 
 /// An outbox row in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxEntry {
     /// Id of the row.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub outbox_id: OutboxId,
     /// Id of the event.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub event_id: EventId,
     /// Id of the execution.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub execution_id: Option<ExecutionId>,
     /// Subject to publish to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,42 +202,38 @@ pub struct OutboxEntry {
 }
 
 /// Outbox rows to replay or discard.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxIds {
     /// Ids of the rows.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub outbox_ids: Vec<OutboxId>,
 }
 
 /// Result of replaying or discarding dead rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxChangeResponse {
     /// Number of changed rows.
     pub changed: u64,
 }
 
 /// A page of the quarantine: inputs that were rejected while the rest of their batch was stored.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineList {
     /// Rejected inputs, oldest first.
     pub rows: Vec<QuarantineEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub next_after: Option<QuarantineId>,
 }
 
 /// A rejected input. Equal inputs from the same source with the same reason are stored once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineEntry {
     /// Id of the row.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub quarantine_id: QuarantineId,
     /// Component that rejected the input: `projector`, `materializer` or `stream`.
     pub source: Text,
@@ -261,8 +248,7 @@ pub struct QuarantineEntry {
 }
 
 /// Projects events into the log.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectRequest {
     /// Event envelopes, each as received.
     #[serde(deserialize_with = "deserialize_each_event")]
@@ -272,8 +258,7 @@ pub struct ProjectRequest {
 /// An event as received. An event that the log cannot store, for example with NUL in a string or a
 /// duplicate key, becomes its error message and raw text. That is not a valid event, so only this
 /// event is rejected and not its whole batch.
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
 pub struct RawEvent(pub Json);
 
 impl<'de> Deserialize<'de> for RawEvent {
@@ -292,8 +277,7 @@ fn deserialize_each_event<'de, D: Deserializer<'de>>(
 }
 
 /// Result of projecting events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectResponse {
     /// Number of stored events.
     pub projected: u64,
@@ -305,8 +289,7 @@ pub struct ProjectResponse {
 }
 
 /// Result of materializing worker events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MaterializeResponse {
     /// Number of stored events.
     pub materialized: u64,
@@ -318,8 +301,7 @@ pub struct MaterializeResponse {
 }
 
 /// A rejected event. The other events of the batch are stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RejectedEvent {
     /// Position in the request, from 0.
     pub index: usize,
@@ -333,18 +315,16 @@ pub struct RejectedEvent {
 }
 
 /// Updates the read models of executions from their logs.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AdvanceRequest {
     /// Ids of the executions.
     #[serde(with = "as_number::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub execution_ids: Vec<ExecutionId>,
 }
 
 /// Result of updating read models.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AdvanceResponse {
     /// Updated executions.
     pub advanced: Vec<AdvancedExecution>,
@@ -353,12 +333,11 @@ pub struct AdvanceResponse {
 }
 
 /// An execution whose read model was updated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdvancedExecution {
     /// Id of the execution.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub execution_id: ExecutionId,
     /// Version of the read model.
     pub version: i64,
@@ -367,20 +346,18 @@ pub struct AdvancedExecution {
 }
 
 /// An execution whose read model could not be updated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdvanceFailure {
     /// Id of the execution.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub execution_id: ExecutionId,
     /// Error message.
     pub error: Text,
 }
 
 /// Deletes expired data. All fields are optional.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PurgeRequest {
     /// Days to keep ended commands; default 7. Zero or less skips them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -397,8 +374,7 @@ pub struct PurgeRequest {
 }
 
 /// Deleted data, or the data that would be deleted.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PurgeResponse {
     /// Number of commands.
     pub commands_purged: u64,
@@ -419,8 +395,7 @@ pub struct PurgeResponse {
 }
 
 /// A log partition that is old enough but was not deleted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkippedPartition {
     /// Name of the partition.
     pub partition: Text,

@@ -1,14 +1,11 @@
 //! The keychain cache: values that workers resolved for a playbook, kept for a limited time.
 
-use std::fmt;
-
-use noetl_types::redact::REDACTED;
 use noetl_types::{CatalogId, ExecutionId, Json, Text, Timestamp, WorkerId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Stores a value in the keychain cache. A value with the same key is replaced.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainPutRequest {
     /// Resolved value.
     pub data: Json,
@@ -39,8 +36,7 @@ pub struct KeychainPutRequest {
 }
 
 /// A stored entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainPutResponse {
     /// `success`.
     pub status: Text,
@@ -51,8 +47,7 @@ pub struct KeychainPutResponse {
 }
 
 /// State of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeychainStatus {
     /// The entry exists.
@@ -64,8 +59,7 @@ pub enum KeychainStatus {
 }
 
 /// An entry. The value is only returned to authorized callers.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainView {
     /// State of the entry.
     pub status: KeychainStatus,
@@ -83,8 +77,7 @@ pub struct KeychainView {
 }
 
 /// Metadata of an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainMetadata {
     /// Name of the keychain entry in the playbook.
     pub keychain_name: Text,
@@ -106,8 +99,7 @@ pub struct KeychainMetadata {
 }
 
 /// An entry in a list, without its value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainListEntry {
     /// Key of the entry.
     pub cache_key: Text,
@@ -119,8 +111,7 @@ pub struct KeychainListEntry {
 }
 
 /// A page of the entries of a definition, without their values.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainList {
     /// Id of the definition.
     pub catalog_id: CatalogId,
@@ -134,8 +125,7 @@ pub struct KeychainList {
 }
 
 /// Result of deleting an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeychainDeleteResponse {
     /// `deleted` or `not_found`.
     pub status: Text,
@@ -143,23 +133,4 @@ pub struct KeychainDeleteResponse {
     pub cache_key: Text,
 }
 
-impl fmt::Debug for KeychainPutRequest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeychainPutRequest")
-            .field("scope_type", &self.scope_type)
-            .field("data", &REDACTED)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for KeychainView {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeychainView")
-            .field("status", &self.status)
-            .field("cache_key", &self.cache_key)
-            .field("data", &REDACTED)
-            .finish_non_exhaustive()
-    }
-}
+debug_without_secret!(KeychainPutRequest { scope_type }, KeychainView { status, cache_key });

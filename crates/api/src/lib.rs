@@ -8,6 +8,21 @@
 
 #![warn(missing_docs)]
 
+/// Implements `Debug` for bodies with a secret in `data`. Only the listed fields are printed.
+macro_rules! debug_without_secret {
+    ($($name:ident { $($field:ident),+ }),+) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter
+                    .debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$field))+
+                    .field("data", &noetl_types::redact::REDACTED)
+                    .finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
 pub mod catalog;
 pub mod classic;
 pub mod client;
@@ -40,3 +55,8 @@ pub use error::ApiError;
 pub use problem::Problem;
 pub use token::LeaseToken;
 pub use worker_api::WorkerApi;
+
+/// True for a default value, which the wire format omits.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,14 +1,14 @@
 //! The body of error responses.
 
 use noetl_types::{ErrorCode, Text};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Problem document of a failed request (RFC 9457).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// URI of the problem type.
     #[serde(rename = "type")]
@@ -32,8 +32,7 @@ pub struct Problem {
 }
 
 /// An individual error.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemDetail {
     /// Code, for example of a diagnostic.
     #[serde(default, skip_serializing_if = "Option::is_none")]

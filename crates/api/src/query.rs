@@ -1,63 +1,49 @@
-//! Query parameters of lists and pages.
+//! Query parameters of lists and pages. The client omits absent values.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     CatalogId, CommandStatus, EventId, EventName, ExecutionId, ExecutionStatus, PoolName, Seq,
     Text, Timestamp, WorkerId,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::execution::ExecutionSummary;
+use crate::is_default;
 
 /// Filters of the execution list, newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct ExecutionsQuery {
     /// Filter by status.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ExecutionStatus>,
     /// Filter by text in the path.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Text>,
     /// Filter by definition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
     /// Filter by parent execution.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ExecutionId>,
     /// Filter by label: `name` or `name=value`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Text>,
     /// Filter by start time, inclusive lower bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Filter by start time, inclusive upper bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Filter by text in the id, path or error.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub q: Option<Text>,
     /// Filter by executions of the platform, whose path begins with `system/`; `false` excludes
     /// them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<bool>,
     /// Only executions without a parent.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_default")]
     pub roots: bool,
     /// Maximum number of executions.
     pub limit: PageLimit,
     /// Number of executions to skip; at most 10000.
-    #[serde(skip_serializing_if = "is_zero")]
-    #[cfg_attr(feature = "schema", schemars(range(max = 10_000)))]
+    #[serde(skip_serializing_if = "is_default")]
+    #[schemars(range(max = 10_000))]
     pub offset: u32,
     /// Cursor of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// A page of the execution list.
@@ -76,18 +62,15 @@ pub struct ExecutionList {
 pub const NEXT_CURSOR_HEADER: &str = "x-next-cursor";
 
 /// Selects a page of the log of an execution, in log order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExecutionDetailQuery {
     /// Number of the page, from 1.
     pub page: u32,
     /// Events per page.
     pub page_size: PageLimit,
     /// Filter by events after this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since_event_id: Option<EventId>,
     /// Filter by event type.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<EventName>,
 }
 
@@ -108,34 +91,28 @@ impl Default for ExecutionDetailQuery {
 }
 
 /// Filters of the events of an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct EventsQuery {
     /// Exclusive lower bound of the sequence number; 0 is before the first event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[schemars(with = "Option<u64>")]
     pub after_seq: Option<Seq>,
     /// Exclusive upper bound of the sequence number.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub before_seq: Option<Seq>,
     /// Filter by event type.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub event_type: Option<EventName>,
     /// Filter by step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
     /// Sort order.
     pub order: EventOrder,
     /// Maximum number of events.
     pub limit: PageLimit,
     /// Cursor of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
 /// Sort order of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventOrder {
     /// Oldest first.
@@ -157,54 +134,40 @@ impl EventOrder {
 }
 
 /// Filters of the list of processes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PoolsQuery {
     /// Filter by kind; default `worker_pool`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Text>,
     /// Filter by status: `active`, `offline`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Text>,
     /// Filter by name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
 }
 
 /// Filters of the pending approvals, in the order of their executions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct ApprovalsQuery {
     /// Filter by execution.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
     /// Maximum number of approvals; default 500.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageLimit>,
     /// Cursor of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
 /// Filters of the command list, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct CommandsQuery {
     /// Filter by status.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<CommandStatus>,
     /// Filter by pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolName>,
     /// Filter by the last worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
     /// Filter by execution.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
     /// Maximum number of commands.
     pub limit: PageLimit,
     /// Cursor of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }

@@ -4,6 +4,7 @@
 
 use noetl_types::replay::{ProjectionChecksums, ProjectionKind, ReferenceSummary, ReplayedState};
 use noetl_types::{Digest, EventId, ExecutionId, Json, OrganizationId, TenantId, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Point at which a replay stops, inclusive.
@@ -85,8 +86,7 @@ impl ReplayQuery {
 }
 
 /// State of an execution at a point of its log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayResponse {
     /// Everything that the checksum covers.
     #[serde(flatten)]
@@ -117,8 +117,7 @@ pub struct ReplayResponse {
 }
 
 /// A checksum and its type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateChecksum {
     /// `sha256`.
     #[serde(rename = "type")]
@@ -130,8 +129,7 @@ pub struct StateChecksum {
 }
 
 /// Snapshot that a fold started from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplaySnapshot {
     /// `execution/<id>/all`.
     pub aggregate_id: Text,
@@ -146,8 +144,7 @@ pub struct ReplaySnapshot {
 }
 
 /// Check result of one reference in an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PayloadResolution {
     /// Owner of the reference.
     pub scope: ResolutionScope,
@@ -166,8 +163,7 @@ pub struct PayloadResolution {
 }
 
 /// Owner of a reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolutionScope {
     /// The execution.
@@ -179,8 +175,7 @@ pub enum ResolutionScope {
 }
 
 /// Facts about referenced data. Never the data itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferenceResolution {
     /// Address of the data.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
@@ -205,8 +200,7 @@ pub struct ReferenceResolution {
 }
 
 /// Summary of all references.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResolutionSummary {
     /// Number of references.
     pub total: u64,

@@ -1,11 +1,11 @@
 //! Stored results: data kept outside the log.
 
 use noetl_types::{Json, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Stores data. A classic body: unknown fields are ignored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultPutRequest {
     /// Name, used as part of the address.
     pub name: Text,
@@ -56,8 +56,7 @@ impl ResultPutRequest {
 }
 
 /// Stored data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultPutResponse {
     /// Address of the data.
     #[serde(rename = "ref")]

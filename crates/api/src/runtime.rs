@@ -1,11 +1,11 @@
 //! Registration and heartbeats of workers.
 
 use noetl_types::{CommandId, Json, JsonMap, PoolName, RuntimeId, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Registers a worker. A classic body.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterWorkerRequest {
     /// Name of the worker: the worker id of its leases.
     pub name: Text,
@@ -37,8 +37,7 @@ pub struct RegisterWorkerRequest {
 }
 
 /// A registered process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeView {
     /// Id of the process.
     pub runtime_id: RuntimeId,
@@ -63,8 +62,7 @@ pub struct RuntimeView {
 }
 
 /// Name of a worker, for heartbeat, deregistration and drain. A classic body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerName {
     /// Name of the worker.
     pub name: Text,
@@ -74,8 +72,7 @@ pub struct WorkerName {
 }
 
 /// Response to a pool heartbeat.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PoolHeartbeatResponse {
     /// `ok`.
     pub status: Text,
@@ -88,8 +85,7 @@ pub struct PoolHeartbeatResponse {
 }
 
 /// Registered processes, and the load of the pools in use.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PoolListResponse {
     /// Processes in the order of their names.
     pub items: Vec<RuntimeView>,
@@ -100,8 +96,7 @@ pub struct PoolListResponse {
 }
 
 /// Load of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolView {
     /// Name of the pool.
     pub pool: PoolName,
@@ -115,8 +110,7 @@ pub struct PoolView {
 }
 
 /// Success response without data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OkResponse {
     /// `ok`.
     pub status: Text,

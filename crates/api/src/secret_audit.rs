@@ -4,27 +4,23 @@ use noetl_types::id::as_number;
 use noetl_types::{
     AuditId, ExecutionId, Json, SecretOperation, TenantId, Text, Timestamp, WorkerId,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Filters of the secret audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SecretAuditQuery {
     /// Filter by name of the secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<Text>,
     /// Filter by execution.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
     /// Inclusive lower bound of the time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
     /// Inclusive upper bound of the time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
     /// Maximum number of rows.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
+    #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
 }
 
@@ -40,20 +36,18 @@ impl Default for SecretAuditQuery {
 }
 
 /// Rows of the secret audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SecretAuditResponse {
     /// Operations, newest first.
     pub rows: Vec<SecretAuditRow>,
 }
 
 /// An operation on a secret, or an attempt: an entry of the audit log of a tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretAuditRow {
     /// Id of the entry.
     #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub audit_id: AuditId,
     /// Time of the operation.
     pub occurred_at: Timestamp,
@@ -73,11 +67,11 @@ pub struct SecretAuditRow {
     pub worker_id: Option<WorkerId>,
     /// Execution that the operation was for.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub execution_id: Option<ExecutionId>,
     /// Parent of that execution.
     #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<noetl_types::schema::IdNumber>"))]
+    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
     pub parent_execution_id: Option<ExecutionId>,
     /// Key that encrypts the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]

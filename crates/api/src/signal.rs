@@ -1,11 +1,11 @@
 //! Signals and approvals.
 
 use noetl_types::{ExecutionId, Json, SignalId, StepName, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sends a signal to one execution, or to all that wait for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
     /// Name of the signal.
@@ -19,8 +19,7 @@ pub struct SignalRequest {
 }
 
 /// A recorded signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SignalResponse {
     /// Last sequence number of the log.
     pub seq: i64,
@@ -30,8 +29,7 @@ pub struct SignalResponse {
 }
 
 /// A broadcast signal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BroadcastResponse {
     /// Id of the signal.
     pub signal_id: SignalId,
@@ -40,8 +38,7 @@ pub struct BroadcastResponse {
 }
 
 /// Decides an approval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
     /// Step that waits for the approval.
@@ -60,8 +57,7 @@ pub struct ApproveRequest {
 }
 
 /// A recorded decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApproveResponse {
     /// Last sequence number of the log.
     pub seq: i64,
@@ -70,8 +66,7 @@ pub struct ApproveResponse {
 }
 
 /// A page of pending approvals.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalList {
     /// Approvals in the order of their executions.
     pub approvals: Vec<ApprovalView>,
@@ -81,8 +76,7 @@ pub struct ApprovalList {
 }
 
 /// A pending approval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalView {
     /// Id of the execution.
     pub execution_id: ExecutionId,

@@ -1,11 +1,11 @@
 //! The stream of all events: its status and its feed.
 
 use noetl_types::{FeedPosition, Json, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Status of event publishing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamStatus {
     /// True if this server takes part in publishing.
     pub enabled: bool,
@@ -55,8 +55,7 @@ pub struct StreamStatus {
 }
 
 /// A page of the feed of all events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedResponse {
     /// Events in the form of the stream.
     pub events: Vec<Json>,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use noetl_types::{ExecutionId, Json, Text};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthStatus;
 
 /// Counters of the system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardStats {
     /// Total executions.
     pub total_executions: u64,
@@ -28,8 +28,7 @@ pub struct DashboardStats {
 }
 
 /// Counters for the dashboard, below `stats` and at the top level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardStatsResponse {
     /// `ok`.
     pub status: Text,
@@ -41,16 +40,14 @@ pub struct DashboardStatsResponse {
 }
 
 /// Widgets of the dashboard.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DashboardWidgets {
     /// One widget per counter.
     pub widgets: Vec<Json>,
 }
 
 /// Shard of an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardInfo {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -69,8 +66,7 @@ pub struct ShardInfo {
 }
 
 /// Shard configuration of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardConfig {
     /// Number of shards.
     pub shard_count: u32,
@@ -79,8 +75,7 @@ pub struct ShardConfig {
 }
 
 /// Identity of the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WhoAmI {
     /// Actor name, as in the logs.
     pub actor: Text,
@@ -93,8 +88,7 @@ pub struct WhoAmI {
 }
 
 /// Health of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthResponse {
     /// `ok` or `unhealthy`.
     pub status: Text,
@@ -109,8 +103,7 @@ pub struct HealthResponse {
 }
 
 /// Status of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStatus {
     /// Health of the server.
     pub status: HealthStatus,
@@ -125,8 +118,7 @@ pub struct ServerStatus {
 }
 
 /// Result of a database schema check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DatabaseCheckResponse {
     /// `ok` or `error`.
     pub status: Text,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A secret of 16 bytes that proves a lease on a command. 32 hexadecimal digits on the wire.
@@ -51,8 +52,7 @@ impl<'de> Deserialize<'de> for LeaseToken {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for LeaseToken {
+impl JsonSchema for LeaseToken {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "LeaseToken".into()
     }

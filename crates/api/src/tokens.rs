@@ -4,11 +4,11 @@ use noetl_types::{
     AuditId, ExecutionId, Json, OrganizationId, PoolName, Scope, SecretOperation, TenantId, Text,
     Timestamp, TokenId, WorkerId,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Creates an API token.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTokenRequest {
     /// Name of the token, recorded as the actor in execution logs.
@@ -35,8 +35,7 @@ pub struct CreateTokenRequest {
 }
 
 /// An API token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenView {
     /// Id of the token.
     pub id: TokenId,
@@ -73,8 +72,7 @@ pub struct TokenView {
 }
 
 /// A created token.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CreatedToken {
     /// The token itself. It is returned only once.
     pub token: Text,
@@ -91,8 +89,7 @@ impl std::fmt::Debug for CreatedToken {
 }
 
 /// A page of tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenList {
     /// The tokens, oldest first.
     pub tokens: Vec<TokenView>,
@@ -102,8 +99,7 @@ pub struct TokenList {
 }
 
 /// An entry of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntryView {
     /// Id of the entry.
     pub id: AuditId,
@@ -134,8 +130,7 @@ pub struct AuditEntryView {
 }
 
 /// Operation on a secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretOperationView {
     /// The operation.
     pub operation: SecretOperation,
@@ -157,8 +152,7 @@ pub struct SecretOperationView {
 }
 
 /// A page of the audit log, newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
     /// The entries.
     pub entries: Vec<AuditEntryView>,

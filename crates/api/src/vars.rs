@@ -1,11 +1,11 @@
 //! Variables that workers and users store with an execution.
 
 use noetl_types::{ExecutionId, Json, JsonMap, Text, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sets a variable, in the long form of a classic body.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SetVariableRequest {
     /// Name of the variable.
     #[serde(alias = "name")]
@@ -22,8 +22,7 @@ pub struct SetVariableRequest {
 }
 
 /// Result of setting variables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetVariablesResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -34,8 +33,7 @@ pub struct SetVariablesResponse {
 }
 
 /// Variables of an execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariableList {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -46,8 +44,7 @@ pub struct VariableList {
 }
 
 /// A variable of an execution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariableView {
     /// Id of the execution.
     pub execution_id: ExecutionId,
@@ -65,8 +62,7 @@ pub struct VariableView {
 }
 
 /// Result of deleting variables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteVariablesResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,

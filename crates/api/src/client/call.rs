@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Client;
+use super::{Client, ClientBuildError};
 use crate::error::ApiError;
 use crate::problem::Problem;
 
@@ -60,8 +60,9 @@ const MAX_PROBLEM_BYTES: u64 = 1 << 20;
 impl Client {
     /// Returns the URL of a path without parameters.
     pub(super) fn url(&self, path: &str) -> Result<Url, ApiError> {
-        super::build_url(&self.inner.base, path)
-            .map_err(|error| ApiError::Unreachable(error.to_string().into()))
+        let text = format!("{}{path}", self.inner.base);
+        let url = Url::parse(&text).map_err(|error| ClientBuildError::bad_url(&text, error));
+        url.map_err(|error| ApiError::Unreachable(error.to_string().into()))
     }
 
     /// Posts a body and reads the response. `wait_ms` is the time that the server may wait.
@@ -166,13 +167,14 @@ impl Client {
     }
 }
 
-/// Converts a query to its parameters.
+/// Converts a query to its parameters, without absent values.
 pub(super) fn to_query_pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, String)>, ApiError> {
     let value = serde_json::to_value(query).map_err(|error| {
         ApiError::Unreadable(format!("cannot serialize the request: {error}").into())
     })?;
     let fields = value.as_object().cloned().unwrap_or_default();
-    let pairs = fields.into_iter().map(|(name, value)| {
+    let present = fields.into_iter().filter(|(_, value)| !value.is_null());
+    let pairs = present.map(|(name, value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         (name, text)
     });

@@ -34,25 +34,21 @@ impl WorkerApi for Client {
     }
 
     async fn deregister_worker(&self, worker: WorkerName) -> Result<(), ApiError> {
-        let url = self.url(paths::POOL_DEREGISTER)?;
-        let OkResponse { .. } = self.post(url, &worker, 0).await?;
+        let OkResponse { .. } = self.post(self.url(paths::POOL_DEREGISTER)?, &worker, 0).await?;
         Ok(())
     }
 
     async fn lease_commands(&self, request: LeaseRequest) -> Result<LeaseResponse, ApiError> {
-        let url = self.inner.hot.lease.clone();
-        self.post(url, &request, request.wait_ms).await
+        self.post(self.url(paths::COMMANDS_LEASE)?, &request, request.wait_ms).await
     }
 
     async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
-        let url = self.inner.hot.heartbeat.clone();
-        self.post(url, &request, 0).await
+        self.post(self.url(paths::COMMANDS_HEARTBEAT)?, &request, 0).await
     }
 
     async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {
-        let url = self.inner.hot.report.clone();
         let wait_ms = request.lease.as_ref().map_or(0, |lease| lease.wait_ms);
-        self.post(url, &request, wait_ms).await
+        self.post(self.url(paths::COMMANDS_REPORT)?, &request, wait_ms).await
     }
 
     async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError> {

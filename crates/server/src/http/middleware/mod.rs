@@ -11,11 +11,7 @@ pub(in crate::http) mod internal_token;
 pub(in crate::http) mod rate_limit;
 pub(in crate::http) mod request_id;
 
-use std::convert::Infallible;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::any::Any;
 
 use axum::Router;
 use axum::body::Body;
@@ -25,6 +21,7 @@ use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
+use tower_http::catch_panic::CatchPanicLayer;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -44,6 +41,7 @@ pub(in crate::http) struct RequestPipeline {
 
 impl RequestPipeline {
     pub(in crate::http) fn new(router: Router, authenticator: Authenticator) -> Self {
+        let router = router.layer(CatchPanicLayer::custom(handle_panic));
         Self { router, authenticator, id_generator: RequestIdGenerator::new() }
     }
 
@@ -88,7 +86,7 @@ impl RequestPipeline {
         request.extensions_mut().insert(span.clone());
         let mut response = match cors.preflight_response() {
             Some(response) => response,
-            None => self.call_router(request, id_text).await,
+            None => self.call_router(request).await,
         };
         if let Some(started) = started {
             log_request(&info, started, &response, id_text);
@@ -108,27 +106,17 @@ impl RequestPipeline {
         response
     }
 
-    /// Calls the route of a request. A panic of the handler fails only this request.
-    async fn call_router(&self, request: Request<Body>, request_id: &str) -> Response {
-        let mut router = self.router.clone();
-        let mut call = pin!(router.call(request));
-        let result: Result<Result<Response, Infallible>, _> = poll_fn(|cx| {
-            // State that a panic leaves inconsistent belongs to this request and is dropped with
-            // it.
-            match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
-                Ok(poll) => poll.map(Ok),
-                Err(panic) => Poll::Ready(Err(panic)),
-            }
-        })
-        .await;
-        match result {
-            Ok(Ok(response)) => response,
-            Err(_) => {
-                tracing::error!(request_id, "handler panicked");
-                HttpError::internal_error().into_response()
-            }
-        }
+    async fn call_router(&self, request: Request<Body>) -> Response {
+        let Ok(response) = self.router.clone().call(request).await;
+        response
     }
+}
+
+/// Fails the request whose handler panicked. State that the panic leaves inconsistent belongs to
+/// this request and is dropped with it.
+fn handle_panic(_: Box<dyn Any + Send>) -> Response {
+    tracing::error!("handler panicked");
+    HttpError::internal_error().into_response()
 }
 
 /// Writes a line of the access log, without query and body, which may contain secrets.
