@@ -18,23 +18,47 @@ pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Maximum length of a `tracestate` header.
 const MAX_TRACESTATE_BYTES: usize = 512;
 
-/// Extractor of the execution id in the path.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PathExecutionId(pub(super) ExecutionId);
+/// Defines extractors of an id in the path, and of the text that follows it. An invalid id fails
+/// with `bad_id`.
+macro_rules! path_extractors {
+    ($($(#[$doc:meta])* $name:ident($kind:literal $id:ty $(, $text:ident)?);)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub(super) struct $name(pub(super) $id $(, pub(super) path_extractors!(@text $text))?);
 
-impl FromRequestParts<AppState> for PathExecutionId {
-    type Rejection = HttpError;
+        impl FromRequestParts<AppState> for $name {
+            type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
-        let invalid_id = |reason: &dyn fmt::Display| {
-            HttpError::new(ErrorCode::BadId, format!("invalid execution id: {reason}"))
-        };
-        let Path(text) = Path::<String>::from_request_parts(parts, app)
-            .await
-            .map_err(|error| invalid_id(&error))?;
-        let id: ExecutionId = text.parse().map_err(|error| invalid_id(&error))?;
-        Ok(Self(id))
-    }
+            async fn from_request_parts(
+                parts: &mut Parts,
+                app: &AppState,
+            ) -> Result<Self, HttpError> {
+                let invalid_id = |reason: &dyn fmt::Display| {
+                    let text = format!(concat!("invalid ", $kind, " id: {}"), reason);
+                    HttpError::new(ErrorCode::BadId, text)
+                };
+                let Path((id, $($text,)?)) =
+                    Path::<(String, $(path_extractors!(@text $text),)?)>::from_request_parts(parts, app)
+                        .await
+                        .map_err(|error| invalid_id(&error))?;
+                Ok(Self(id.parse().map_err(|error| invalid_id(&error))? $(, $text)?))
+            }
+        }
+    )+};
+    (@text $text:ident) => { String };
+}
+
+path_extractors! {
+    /// Extractor of the execution id in the path.
+    PathExecutionId("execution" ExecutionId);
+    /// Extractor of the execution id and the variable name in the path.
+    PathVariable("execution" ExecutionId, name);
+    /// Extractor of the catalog id in the path.
+    PathCatalogId("catalog" CatalogId);
+    /// Extractor of the catalog id and the keychain entry in the path.
+    PathKeychainEntry("catalog" CatalogId, name);
+    /// Extractor of the event id in the path.
+    PathEventId("event" EventId);
 }
 
 /// Extractor of the W3C trace context headers.
@@ -89,83 +113,6 @@ impl FromRequestParts<AppState> for PathText {
             .await
             .map_err(|error| HttpError::new(ErrorCode::BadQuery, error.to_string()))?;
         Ok(Self(text))
-    }
-}
-
-/// Extractor of the execution id and the variable name in the path.
-#[derive(Debug, Clone)]
-pub(super) struct PathVariable(pub(super) ExecutionId, pub(super) String);
-
-impl FromRequestParts<AppState> for PathVariable {
-    type Rejection = HttpError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
-        let invalid_id = |reason: &dyn fmt::Display| {
-            let text = format!("invalid execution id: {reason}");
-            HttpError::new(ErrorCode::BadId, text)
-        };
-        let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
-            .await
-            .map_err(|error| invalid_id(&error))?;
-        let id: ExecutionId = text.parse().map_err(|error| invalid_id(&error))?;
-        Ok(Self(id, name))
-    }
-}
-
-/// Extractor of the catalog id in the path.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PathCatalogId(pub(super) CatalogId);
-
-impl FromRequestParts<AppState> for PathCatalogId {
-    type Rejection = HttpError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
-        let Path(text) = Path::<String>::from_request_parts(parts, app)
-            .await
-            .map_err(|error| invalid_catalog_id(&error))?;
-        let id: CatalogId = text.parse().map_err(|error| invalid_catalog_id(&error))?;
-        Ok(Self(id))
-    }
-}
-
-/// Extractor of the catalog id and the keychain entry in the path.
-#[derive(Debug, Clone)]
-pub(super) struct PathKeychainEntry(pub(super) CatalogId, pub(super) String);
-
-impl FromRequestParts<AppState> for PathKeychainEntry {
-    type Rejection = HttpError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
-        let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
-            .await
-            .map_err(|error| invalid_catalog_id(&error))?;
-        let id: CatalogId = text.parse().map_err(|error| invalid_catalog_id(&error))?;
-        Ok(Self(id, name))
-    }
-}
-
-fn invalid_catalog_id(reason: &dyn fmt::Display) -> HttpError {
-    let text = format!("invalid catalog id: {reason}");
-    HttpError::new(ErrorCode::BadId, text)
-}
-
-/// Extractor of the event id in the path.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PathEventId(pub(super) EventId);
-
-impl FromRequestParts<AppState> for PathEventId {
-    type Rejection = HttpError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
-        let invalid_id = |reason: &dyn fmt::Display| {
-            let text = format!("invalid event id: {reason}");
-            HttpError::new(ErrorCode::BadId, text)
-        };
-        let Path(text) = Path::<String>::from_request_parts(parts, app)
-            .await
-            .map_err(|error| invalid_id(&error))?;
-        let id: EventId = text.parse().map_err(|error| invalid_id(&error))?;
-        Ok(Self(id))
     }
 }
 

@@ -7,11 +7,9 @@ use std::fmt;
 use std::hint::black_box;
 
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use noetl_types::{Digest, ErrorCode, sha256};
 
+use super::identity::request_token;
 use crate::http::http_error::HttpError;
 
 /// Minimum length of a token that cannot be guessed.
@@ -62,7 +60,8 @@ pub(in crate::http) fn check_internal_token(
             "the internal API is disabled: start the server with NOETL_INTERNAL_API_TOKEN",
         ));
     };
-    Ok(request_secret(headers).is_some_and(|guess| token.matches_secret(&guess)))
+    let presented = request_token(headers).ok().flatten();
+    Ok(presented.is_some_and(|guess| token.matches_secret(guess.expose_secret())))
 }
 
 /// Creates the error for a request without the token.
@@ -73,27 +72,10 @@ pub(in crate::http) fn internal_token_required() -> HttpError {
     )
 }
 
-/// Reads the secret of a request: a bearer token, or the password of any user.
-fn request_secret(headers: &HeaderMap) -> Option<String> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return None;
-    };
-    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
-    let rest = rest.trim();
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.to_owned());
-    }
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
-    pair.split_once(':').map(|(_, password)| password.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use axum::http::header::AUTHORIZATION;
 
     use super::*;
 

@@ -40,7 +40,7 @@ pub(in crate::http) struct Route {
     pub(in crate::http) access: RouteAccess,
     handler: MethodRouter<AppState>,
     max_body: ByteSize,
-    audit_policy: AuditPolicy,
+    pub(in crate::http) audit_policy: AuditPolicy,
     pub(in crate::http) accepts_command_token: bool,
     #[cfg(test)]
     pub(in crate::http) methods: MethodFilter,

@@ -123,28 +123,26 @@ fn credential_operations() -> Vec<OperationSpec> {
         get_operation("list_credentials", paths::CREDENTIALS, tag, "List credentials without their secrets")
             .query::<CredentialListParams>(),
         post_operation("put_credential", paths::CREDENTIALS, tag, "Create a credential, or replace the one with the same name")
-            .details("The secret is stored encrypted and is not part of the response. The call is audited.")
+            .details("The secret is stored encrypted and is not part of the response.")
             .example(json!({ "name": "warehouse", "type": "bearer", "data": { "token": "t" } })),
         get_operation("get_credential", paths::CREDENTIAL, tag, "Get a credential by id or name")
             .query::<CredentialParams>()
-            .details("Includes the secret for callers with `cred:admin`, and for a worker with an active lease in an execution that uses the credential. The call is audited."),
+            .details("Includes the secret for callers with `cred:admin`, and for a worker with an active lease in an execution that uses the credential."),
         get_operation("get_sealed_credential", paths::CREDENTIAL_SEALED, tag, "Get a credential with its secret, encrypted for a worker")
             .query::<SealedCredentialParams>()
             .required_params(&["worker_id"])
-            .details("Requires the same rights as reading the secret. The worker must have registered its `public_key` in `runtime` or `capabilities`. The call is audited."),
-        delete_operation("delete_credential", paths::CREDENTIAL, tag, "Delete a credential")
-            .details("The call is audited."),
-        post_operation("rotate_credentials", paths::ROTATE_KEYS, tag, "Encrypt the secrets of the tenant with the current key")
-            .details("The call is audited."),
+            .details("Requires the same rights as reading the secret. The worker must have registered its `public_key` in `runtime` or `capabilities`."),
+        delete_operation("delete_credential", paths::CREDENTIAL, tag, "Delete a credential"),
+        post_operation("rotate_credentials", paths::ROTATE_KEYS, tag, "Encrypt the secrets of the tenant with the current key"),
         get_operation("get_keychain", paths::KEYCHAIN, tag, "Get a resolved keychain entry")
             .query::<KeychainParams>()
-            .details("Includes the data for callers with `cred:admin`, and for a worker that holds a command of an execution of the definition. An entry of the execution takes precedence over a shared entry of its root execution, and that over a global entry. The call is audited."),
+            .details("Includes the data for callers with `cred:admin`, and for a worker that holds a command of an execution of the definition. An entry of the execution takes precedence over a shared entry of its root execution, and that over a global entry."),
         post_operation("put_keychain", paths::KEYCHAIN, tag, "Store a resolved keychain entry, or replace it")
-            .details("The data is stored encrypted. Requires `cred:admin`, or a worker that holds a command of an execution of the definition. The call is audited.")
+            .details("The data is stored encrypted. Requires `cred:admin`, or a worker that holds a command of an execution of the definition.")
             .example(json!({ "data": { "token": "t" }, "scope_type": "global", "expires_in": 600 })),
         delete_operation("delete_keychain", paths::KEYCHAIN, tag, "Delete a resolved keychain entry")
             .query::<KeychainParams>()
-            .details("Requires `cred:admin`, or a worker that holds a command of an execution of the definition. The call is audited."),
+            .details("Requires `cred:admin`, or a worker that holds a command of an execution of the definition."),
         get_operation("list_keychain", paths::KEYCHAIN_CATALOG, tag, "List the resolved keychain entries of a definition without their data")
             .query::<PageParams>(),
     ]

@@ -11,7 +11,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, OperationSpec, OperationTag};
-use crate::http::middleware::access::RouteAccess;
+use crate::http::middleware::access::{AuditPolicy, RouteAccess};
 use crate::http::routes::{Route, all_routes};
 use crate::http::tests::tokens::METHODS;
 
@@ -26,6 +26,8 @@ const IDEMPOTENCY_KEY_HELP: &str = "Makes the request idempotent: a repeated req
 
 const REPLAYED_HELP: &str =
     "`true` if this is the stored response of an earlier request with the same key.";
+
+const SEQ_HELP: &str = "Sequence number of the log that the response reflects: its end, or the position given by `at`.";
 
 /// Prefix of references to schemas.
 const SCHEMA_PREFIX: &str = "#/components/schemas/";
@@ -153,8 +155,12 @@ impl SchemaGenerators {
             "summary": operation.summary,
         });
         let fields = value.as_object_mut().unwrap();
-        if !operation.details.is_empty() {
-            fields.insert("description".into(), operation.details.into());
+        let is_audited = !matches!(route.audit_policy, AuditPolicy::Unaudited);
+        let audited = is_audited.then_some("The call is audited.");
+        let details = (!operation.details.is_empty()).then_some(operation.details);
+        let description: Vec<&str> = details.into_iter().chain(audited).collect();
+        if !description.is_empty() {
+            fields.insert("description".into(), description.join(" ").into());
         }
         if operation.is_deprecated {
             fields.insert("deprecated".into(), true.into());
@@ -240,7 +246,8 @@ impl SchemaGenerators {
         let mut response = json!({ "description": operation.summary, "content": content });
         let mut headers = Map::new();
         let replayed = (!operation.read_only).then_some(("Idempotency-Replayed", REPLAYED_HELP));
-        for (name, description) in operation.headers.iter().chain(&replayed) {
+        let seq = route.shape.has_seq.then_some(("X-Seq", SEQ_HELP));
+        for (name, description) in operation.headers.iter().chain(&replayed).chain(&seq) {
             let header = json!({ "description": description, "schema": { "type": "string" } });
             headers.insert((*name).to_owned(), header);
         }

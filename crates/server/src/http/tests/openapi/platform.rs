@@ -100,7 +100,7 @@ fn server_operations() -> Vec<OperationSpec> {
             tag,
             "Create missing tables of the database, as at server start",
         )
-        .details("Calling it again has no effect. The call is audited."),
+        .details("Calling it again has no effect."),
         get_operation("docs", paths::DOCS, tag, "Get this document as an HTML page")
             .with_response::<String>()
             .with_media_types(&["text/html; charset=utf-8"]),
@@ -124,7 +124,6 @@ fn identity_operations() -> Vec<OperationSpec> {
             tag,
             "Create a token; only this response contains its secret",
         )
-        .details("The call is audited.")
         .error_codes(&[Forbidden, NotFound])
         .example(json!({ "name": "ci", "scopes": ["exec:run", "exec:read"], "ttl_days": 30 })),
         delete_operation(
@@ -132,8 +131,7 @@ fn identity_operations() -> Vec<OperationSpec> {
             paths::TOKEN,
             tag,
             "Revoke a token (takes effect within seconds)",
-        )
-        .details("The call is audited."),
+        ),
         get_operation(
             "list_audit_entries",
             paths::AUDIT,
@@ -257,8 +255,7 @@ fn internal_operations() -> Vec<OperationSpec> {
             paths::WALLET_ROTATE,
             tag,
             "Encrypt the secrets of all tenants with the current key",
-        )
-        .details("The call is audited."),
+        ),
         get_operation(
             "wallet_key_status",
             paths::WALLET_KEY_STATUS,

@@ -19,11 +19,6 @@ use super::queries::{FollowParams, ReplayParams, ResolveParams};
 
 pub(super) const LIVE_MEDIA_TYPES: &[&str] = &["text/event-stream", "application/jsonl"];
 
-const SEQ_HEADER: &[(&str, &str)] = &[(
-    "X-Seq",
-    "Sequence number of the log that the response reflects: its end, or the position given by `at`.",
-)];
-
 const PAGE_HEADERS: &[(&str, &str)] = &[
     ("X-Next-Cursor", "Value of `cursor` for the next page; absent on the last page."),
     ("Link", "URL of the next page, with `rel=\"next\"`."),
@@ -59,22 +54,18 @@ fn read_operations() -> Vec<OperationSpec> {
             .with_response::<Vec<ExecutionSummary>>()
             .headers(PAGE_HEADERS),
         get_operation("execution", paths::EXECUTION, tag, "Get an execution with its workload and a page of its events")
-            .query::<ExecutionDetailQuery>()
-            .headers(SEQ_HEADER),
-        get_operation("execution_status", paths::EXECUTION_STATUS, tag, "Get the status of an execution, with its variables and its result or error")
-            .headers(SEQ_HEADER),
+            .query::<ExecutionDetailQuery>(),
+        get_operation("execution_status", paths::EXECUTION_STATUS, tag, "Get the status of an execution, with its variables and its result or error"),
         get_operation("execution_events", paths::EXECUTION_EVENTS, tag, "List the events of an execution")
             .details("Pass `next_cursor` as `cursor` to get the next page. It is absent on the last page.")
-            .query::<EventsQuery>()
-            .headers(SEQ_HEADER),
+            .query::<EventsQuery>(),
         get_operation("follow_execution", paths::EXECUTION_EVENTS_STREAM, tag, "Stream the events of an execution until it ends")
             .details("Sends server-sent events, or JSON lines if `Accept` is `application/jsonl`. Each event is an `EventView` with its `seq` as id. Resume with `Last-Event-ID`.")
             .query::<FollowParams>()
             .with_response::<String>()
             .with_media_types(LIVE_MEDIA_TYPES),
         get_operation("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Explain why an execution waits, or how it ended")
-            .query::<ExplainQuery>()
-            .headers(SEQ_HEADER),
+            .query::<ExplainQuery>(),
         post_operation("analyze_execution", paths::EXECUTION_ANALYZE, tag, "Explain an execution, with a sample of its events (classic clients)")
             .details("Selects `event_sample_size` of the last `max_events` events: failures first, then the newest.")
             .read_only(),
@@ -96,7 +87,7 @@ fn control_operations() -> Vec<OperationSpec> {
             tag,
             "Cancel an execution and the child executions that it waits for",
         )
-        .details("Cancelling again has no effect. The call is audited.")
+        .details("Cancelling again has no effect.")
         .error_codes(&[AlreadyTerminal])
         .example(json!({ "reason": "no longer needed" })),
         post_operation(

@@ -31,6 +31,8 @@ pub(in crate::http) struct HandlerShape {
     pub(in crate::http) response: Option<SchemaBuilder>,
     /// True if the handler always fails.
     pub(in crate::http) only_fails: bool,
+    /// True if the response has the seq of the log.
+    pub(in crate::http) has_seq: bool,
     /// True if the handler reads query parameters.
     pub(in crate::http) has_query: bool,
 }
@@ -108,6 +110,7 @@ impl<T: JsonSchema> HandlerOutput for JsonResponse<T> {
 
 impl<T: JsonSchema> HandlerOutput for JsonAtSeq<T> {
     fn add_to_shape(shape: &mut HandlerShape) {
+        shape.has_seq = true;
         JsonResponse::<T>::add_to_shape(shape);
     }
 }
