@@ -20,7 +20,7 @@ class Operations(Transport):
     ) -> models.RegisterResponse:
         """Register a definition. Stores the document as the next version of its path. Identical
         content is `unchanged`. An invalid document is rejected with all of its errors, each with
-        line and column.
+        line and column. The call is audited.
         """
         result: models.RegisterResponse = self._call(
             "POST",
@@ -39,7 +39,7 @@ class Operations(Transport):
         idempotency_key: str | None = None,
     ) -> models.RegisterBatchResponse:
         """Register several definitions. Definitions are processed independently: an error in one
-        does not affect the others.
+        does not affect the others. The call is audited.
         """
         result: models.RegisterBatchResponse = self._call(
             "POST",
@@ -58,7 +58,7 @@ class Operations(Transport):
         playbook_id: str,
         idempotency_key: str | None = None,
     ) -> models.RegisterResponse:
-        """Register new content of a playbook as its next version."""
+        """Register new content of a playbook as its next version. The call is audited."""
         result: models.RegisterResponse = self._call(
             "PUT",
             "/api/catalog/playbook/content",
@@ -90,7 +90,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.RegisterResponse:
-        """Register a definition (classic clients)."""
+        """Register a definition (classic clients). The call is audited."""
         result: models.RegisterResponse = self._call(
             "PUT",
             "/api/catalog/playbook",
@@ -121,7 +121,7 @@ class Operations(Transport):
         idempotency_key: str | None = None,
     ) -> models.ArchiveResponse:
         """Archive a playbook. Identify the playbook by path, with slashes as `%2F`, or by catalog
-        id. Fails while executions of the playbook are running.
+        id. Fails while executions of the playbook are running. The call is audited.
         """
         result: models.ArchiveResponse = self._call(
             "DELETE",
@@ -138,7 +138,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.ArchiveResponse:
-        """Restore an archived definition."""
+        """Restore an archived definition. The call is audited."""
         result: models.ArchiveResponse = self._call(
             "POST",
             "/api/catalog/restore",
@@ -637,7 +637,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.CancelResponse:
-        """Cancel an execution (classic clients)."""
+        """Cancel an execution (classic clients). The call is audited."""
         result: models.CancelResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/stop",
@@ -655,7 +655,9 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.ControlResponse:
-        """Pause an execution: running commands finish, new ones are not started."""
+        """Pause an execution: running commands finish, new ones are not started. The call is
+        audited.
+        """
         result: models.ControlResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/pause",
@@ -673,7 +675,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.ControlResponse:
-        """Resume a paused execution."""
+        """Resume a paused execution. The call is audited."""
         result: models.ControlResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/resume",
@@ -691,7 +693,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.ExecuteResponse:
-        """Rerun an execution with the same playbook and input."""
+        """Rerun an execution with the same playbook and input. The call is audited."""
         result: models.ExecuteResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/rerun",
@@ -709,7 +711,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.FinalizeResponse:
-        """Force an execution to end with a given status."""
+        """Force an execution to end with a given status. The call is audited."""
         result: models.FinalizeResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/finalize",
@@ -726,7 +728,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.CleanupResponse:
-        """Cancel idle executions."""
+        """Cancel idle executions. The call is audited."""
         result: models.CleanupResponse = self._call(
             "POST",
             "/api/executions/cleanup",
@@ -745,7 +747,8 @@ class Operations(Transport):
         idempotency_key: str | None = None,
     ) -> models.SignalResponse:
         """Send a signal to an execution. `delivered` is true if the execution was waiting for the
-        signal. Otherwise the signal is stored until the execution waits for it.
+        signal. Otherwise the signal is stored until the execution waits for it. The call is
+        audited.
         """
         result: models.SignalResponse = self._call(
             "POST",
@@ -763,7 +766,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.BroadcastResponse:
-        """Send a signal to all executions that wait for it."""
+        """Send a signal to all executions that wait for it. The call is audited."""
         result: models.BroadcastResponse = self._call(
             "POST",
             "/api/signals",
@@ -799,7 +802,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.ApproveResponse:
-        """Submit the decision of an approval."""
+        """Submit the decision of an approval. The call is audited."""
         result: models.ApproveResponse = self._call(
             "POST",
             f"/api/executions/{quote_path_segment(execution_id)}/approve",
@@ -980,7 +983,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.RuntimeView:
-        """Drain a worker: it finishes its commands and stops."""
+        """Drain a worker: it finishes its commands and stops. The call is audited."""
         result: models.RuntimeView = self._call(
             "POST",
             "/api/worker/pool/drain",
@@ -1446,7 +1449,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.StreamStatus:
-        """Publish the whole log again."""
+        """Publish the whole log again. The call is audited."""
         result: models.StreamStatus = self._call(
             "POST",
             "/api/internal/stream/rebuild",
@@ -1574,7 +1577,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.OutboxChangeResponse:
-        """Make dead outbox rows claimable again."""
+        """Make dead outbox rows claimable again. The call is audited."""
         result: models.OutboxChangeResponse = self._call(
             "POST",
             "/api/internal/outbox/replay",
@@ -1591,7 +1594,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.OutboxChangeResponse:
-        """Discard dead outbox rows."""
+        """Discard dead outbox rows. The call is audited."""
         result: models.OutboxChangeResponse = self._call(
             "POST",
             "/api/internal/outbox/discard",
@@ -1659,7 +1662,7 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.PurgeResponse:
-        """Delete data beyond its retention."""
+        """Delete data beyond its retention. The call is audited."""
         result: models.PurgeResponse = self._call(
             "POST",
             "/api/internal/cleanup/purge",
