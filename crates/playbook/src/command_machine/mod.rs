@@ -153,11 +153,6 @@ impl CommandMachine {
     pub fn take_retries(&mut self) -> Vec<RetriedCall> {
         std::mem::take(&mut self.0.retries).into()
     }
-
-    /// Ends the command at its current position with an error.
-    pub fn stop_with_error(self, error: TaskError) -> MachineOutcome {
-        self.0.stop_with_error(error)
-    }
 }
 
 fn fetch_action(state: Box<CommandState>, uri: Arc<str>) -> MachineAction {
@@ -172,11 +167,6 @@ impl PendingCall {
         self.0.record_result(result);
         CommandMachine(self.0)
     }
-
-    /// Ends the command during the call with an error.
-    pub fn stop_with_error(self, error: TaskError) -> MachineOutcome {
-        self.0.stop_with_error(error)
-    }
 }
 
 impl PendingFetch {
@@ -184,11 +174,6 @@ impl PendingFetch {
     pub fn complete_fetch(mut self, payload: Result<Json, TaskError>) -> CommandMachine {
         self.0.record_payload(self.1, payload);
         CommandMachine(self.0)
-    }
-
-    /// Ends the command during the fetch with an error.
-    pub fn stop_with_error(self, error: TaskError) -> MachineOutcome {
-        self.0.stop_with_error(error)
     }
 }
 
@@ -198,16 +183,19 @@ impl PendingSecret {
         self.0.record_secret(self.1, secret);
         CommandMachine(self.0)
     }
-
-    /// Ends the command during the resolution with an error.
-    pub fn stop_with_error(self, error: TaskError) -> MachineOutcome {
-        self.0.stop_with_error(error)
-    }
 }
 
-/// A command's data may be secret, so `Debug` prints only its position.
-macro_rules! debug_as_position {
+/// Implements what a command can do in every state. Its data may be secret, so `Debug` prints only
+/// its position.
+macro_rules! command_states {
     ($($name:ident),*) => {$(
+        impl $name {
+            /// Ends the command at its current position with an error.
+            pub fn stop_with_error(self, error: TaskError) -> MachineOutcome {
+                self.0.stop_with_error(error)
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_tuple(stringify!($name)).field(&self.0.describe_position()).finish()
@@ -216,4 +204,4 @@ macro_rules! debug_as_position {
     )*};
 }
 
-debug_as_position!(CommandMachine, PendingCall, PendingFetch, PendingSecret);
+command_states!(CommandMachine, PendingCall, PendingFetch, PendingSecret);

@@ -4,9 +4,7 @@
 //! task. Maps nothing: the code that detects a failure chooses its error code.
 
 mod code;
-mod reject;
 mod task;
 
-pub use code::ErrorCode;
-pub use reject::RejectCode;
+pub use code::{ErrorCode, RejectCode};
 pub use task::{TaskError, TaskErrorKind};

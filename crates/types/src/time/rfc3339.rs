@@ -1,6 +1,6 @@
 //! RFC 3339: strict and lenient parsing, and formatting.
 
-use super::civil::CivilDate;
+use super::calendar::CivilDate;
 use super::timestamp::Timestamp;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
