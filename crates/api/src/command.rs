@@ -5,14 +5,16 @@ use std::sync::Arc;
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::redact::SecretSet;
 use noetl_types::{
-    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName, Seq,
-    StepName, TaskError, Text, Timestamp, WorkerId,
+    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, PoolName, Seq, StepName,
+    TaskError, Text, Timestamp, WorkerId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::is_default;
 use crate::token::LeaseToken;
+
+pub use noetl_types::report::{FrameReport, RetriedTask, RowError, TaskReport, TaskStatus};
 
 /// Leases commands for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -304,33 +306,6 @@ const fn first_attempt() -> u32 {
     1
 }
 
-/// Report on the rows of a frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FrameReport {
-    /// Number of claimed rows; zero ends the chain of frames.
-    pub rows: u32,
-    /// Number of rows whose tasks completed.
-    pub done: u32,
-    /// Number of rows whose tasks failed.
-    pub failed: u32,
-    /// Size of the rows in bytes.
-    pub bytes: u64,
-    /// First errors, if the frame continued after them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<RowError>,
-}
-
-/// A failed row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RowError {
-    /// Position in the frame, from 0.
-    pub row: u32,
-    /// Error of its tasks.
-    pub error: TaskError,
-}
-
 /// Reported status of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -343,54 +318,6 @@ pub enum ReportStatus {
     Progress,
     /// Suspended: an external operation reports the end. The result is what is known so far.
     Suspended,
-}
-
-/// Report on a task of a command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TaskReport {
-    /// Label of the task.
-    pub label: Text,
-    /// Status of the last attempt.
-    pub status: TaskStatus,
-    /// Number of attempts.
-    pub attempts: u32,
-    /// Total duration of all attempts in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-    /// End of the standard output of the last attempt, apart from its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout: Option<Text>,
-    /// End of the error output of the last attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stderr: Option<Text>,
-}
-
-/// Status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStatus {
-    /// Succeeded.
-    Ok,
-    /// Failed.
-    Error,
-}
-
-/// A failed task attempt that is retried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RetriedTask {
-    /// Error of the attempt.
-    pub error: TaskError,
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// Delay until the next attempt, in milliseconds.
-    #[serde(with = "noetl_types::time::as_ms")]
-    #[schemars(with = "u64")]
-    pub retry_in_ms: Millis,
-    /// Time of the failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
 }
 
 /// Results of reports, and further commands.
@@ -437,8 +364,8 @@ pub enum ReportDisposition {
 
 #[cfg(test)]
 mod tests {
-    use noetl_types::TaskErrorKind;
     use noetl_types::json::parse;
+    use noetl_types::{Millis, TaskErrorKind};
 
     use super::*;
 

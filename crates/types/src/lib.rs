@@ -16,6 +16,7 @@ mod quantity;
 pub mod record;
 pub mod redact;
 pub mod replay;
+pub mod report;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod scope;

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_api::command::{
-    CommandReport, FrameReport, LeasedCommand, ReportStatus, RowError, TaskReport, TaskStatus,
-};
+use noetl_api::command::{CommandReport, LeasedCommand, ReportStatus};
 use noetl_playbook::command_context::CommandContext;
 use noetl_playbook::command_machine::{
-    self, CallSpec, CommandMachine, CommandSpec, MAX_TASK_RUNS, MachineAction, MachineInput,
+    CallSpec, CommandMachine, CommandSpec, MAX_TASK_RUNS, MachineAction, MachineInput,
     MachineOutcome, NextStage, PayloadRequest, ToolResult,
 };
 use noetl_playbook::template::TemplateLimits;
@@ -330,20 +328,6 @@ fn failed_outcome(error: TaskError) -> MachineOutcome {
     }
 }
 
-fn to_frame_report(frame: command_machine::FrameReport) -> FrameReport {
-    let errors = frame
-        .errors
-        .into_iter()
-        .map(|row_error| RowError { row: row_error.row, error: row_error.error });
-    FrameReport {
-        rows: frame.rows,
-        done: frame.done,
-        failed: frame.failed,
-        bytes: frame.bytes,
-        errors: errors.collect(),
-    }
-}
-
 fn build_report(
     command: &LeasedCommand,
     outcome: MachineOutcome,
@@ -358,17 +342,6 @@ fn build_report(
         (None, NextStage::Callback) => (ReportStatus::Suspended, None),
     };
     let has_data = status != ReportStatus::Failed || !outcome.data.is_null();
-    let tasks = outcome.tasks.into_iter().map(|task| TaskReport {
-        label: task.label,
-        status: match task.status {
-            command_machine::TaskStatus::Ok => TaskStatus::Ok,
-            command_machine::TaskStatus::Error => TaskStatus::Error,
-        },
-        attempts: task.attempts,
-        duration_ms: task.duration.map(Millis::as_ms),
-        stdout: task.stdout,
-        stderr: task.stderr,
-    });
     let (retries, retries_before) = unacknowledged.into_final_retries(outcome.retries);
     CommandReport {
         execution_id: command.execution_id,
@@ -381,8 +354,8 @@ fn build_report(
         onward: continuation.map(Json::from),
         set: outcome.set,
         error: outcome.error,
-        tasks: tasks.collect(),
-        frame: outcome.frame.map(to_frame_report),
+        tasks: outcome.tasks,
+        frame: outcome.frame,
         task_attempt: outcome.attempt,
         retries,
         retries_before,

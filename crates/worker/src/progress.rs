@@ -16,7 +16,6 @@ use noetl_api::command::{
     CommandReport, LeasedCommand, ReportDisposition, ReportRequest, ReportResponse, ReportStatus,
     RetriedTask,
 };
-use noetl_playbook::command_machine::RetriedCall;
 use noetl_types::{ErrorCode, JsonMap, Millis, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -48,7 +47,7 @@ pub(crate) struct ProgressReporter<'w> {
 /// Retried attempts that the server has not acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct UnacknowledgedRetries {
-    retries: VecDeque<RetriedCall>,
+    retries: VecDeque<RetriedTask>,
     /// Number of attempts before them.
     acknowledged: u32,
 }
@@ -81,14 +80,14 @@ impl<'w> ProgressReporter<'w> {
     }
 
     /// Records retried attempts.
-    pub(crate) fn record_retries(&self, retries: Vec<RetriedCall>) {
+    pub(crate) fn record_retries(&self, retries: Vec<RetriedTask>) {
         if !retries.is_empty() {
             self.lock_unacknowledged().add_retries(retries);
         }
     }
 
     /// Records attempts that are retried after a delay. A long delay is reported at once.
-    pub(crate) fn record_wait(&self, retries: Vec<RetriedCall>, delay: Millis) {
+    pub(crate) fn record_wait(&self, retries: Vec<RetriedTask>, delay: Millis) {
         self.record_retries(retries);
         if Duration::from(delay) >= PROGRESS_DELAY {
             self.wakeup.notify_one();
@@ -185,7 +184,7 @@ impl<'w> ProgressReporter<'w> {
 }
 
 impl UnacknowledgedRetries {
-    fn add_retries(&mut self, retries: Vec<RetriedCall>) {
+    fn add_retries(&mut self, retries: Vec<RetriedTask>) {
         self.retries.extend(retries);
         let excess = self.retries.len().saturating_sub(MAX_UNACKNOWLEDGED_RETRIES);
         self.drop_oldest(excess);
@@ -193,7 +192,7 @@ impl UnacknowledgedRetries {
 
     /// The attempts to report, and the number of attempts before them.
     fn to_retried_tasks(&self) -> (Vec<RetriedTask>, u32) {
-        let retries = self.retries.iter().cloned().map(to_retried_task).collect();
+        let retries = self.retries.iter().cloned().collect();
         (retries, self.acknowledged)
     }
 
@@ -212,18 +211,9 @@ impl UnacknowledgedRetries {
     }
 
     /// Adds the last attempts and converts all for the final report.
-    pub(crate) fn into_final_retries(mut self, last: Vec<RetriedCall>) -> (Vec<RetriedTask>, u32) {
+    pub(crate) fn into_final_retries(mut self, last: Vec<RetriedTask>) -> (Vec<RetriedTask>, u32) {
         self.add_retries(last);
-        (self.retries.into_iter().map(to_retried_task).collect(), self.acknowledged)
-    }
-}
-
-fn to_retried_task(retry: RetriedCall) -> RetriedTask {
-    RetriedTask {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in_ms: retry.retry_in,
-        at: retry.at,
+        (self.retries.into(), self.acknowledged)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     StaleReason, WorkerReport, fence,
 };
 use crate::event::{CommandExpired, EventKind, ExpiryReason};
-use noetl_playbook::command_machine::RetriedCall;
+use noetl_types::report::RetriedTask;
 
 /// Accepts an event of a classic worker about a command.
 pub(super) fn accept_classic_report(
@@ -68,7 +68,12 @@ fn schedule_retry(
     let open = draft.state.command(command);
     let open = open.ok_or(DecisionError::UnknownCommand(command))?;
     let (at, attempt) = (fence::command_ref(draft, command, open), open.current_attempt());
-    let call = RetriedCall { error, attempt: open.retried.saturating_add(1), retry_in, at: None };
+    let call = RetriedTask {
+        error,
+        attempt: open.retried.saturating_add(1),
+        retry_in_ms: retry_in,
+        at: None,
+    };
     record_retried_call(draft, &at, call)?;
     draft.emit_event(EventKind::CommandExpired(Box::new(CommandExpired {
         at,

@@ -39,7 +39,7 @@ pub(super) fn resolve_cursor(
         Some(FrameRetry::None) => 1,
         Some(FrameRetry::Frame) | None => settings.read_frame(
             "max_attempts",
-            &frame.max_attempts,
+            frame.max_attempts.as_ref(),
             DEFAULT_FRAME_ATTEMPTS,
             read_count,
         )?,
@@ -55,28 +55,28 @@ pub(super) fn resolve_cursor(
         iterator: loop_plan.iterator.clone(),
         terms: CursorSettings {
             chains: chains.clamp(1, MAX_LOOP_IN_FLIGHT),
-            max_rows: settings.read_frame("max_rows", &frame.max_rows, 1, read_count)?,
+            max_rows: settings.read_frame("max_rows", frame.max_rows.as_ref(), 1, read_count)?,
             max_time: settings.read_frame(
                 "max_seconds",
-                &frame.max_seconds,
+                frame.max_seconds.as_ref(),
                 DEFAULT_FRAME_TIME,
                 read_duration,
             )?,
             max_bytes: settings.read_frame(
                 "max_bytes",
-                &frame.max_bytes,
+                frame.max_bytes.as_ref(),
                 DEFAULT_FRAME_SIZE,
                 |value| ByteSize::from_json(value).ok(),
             )?,
             lease: settings.read_frame(
                 "lease_seconds",
-                &frame.lease_seconds,
+                frame.lease_seconds.as_ref(),
                 DEFAULT_FRAME_LEASE,
                 read_duration,
             )?,
             heartbeat: settings.read_frame(
                 "heartbeat_seconds",
-                &frame.heartbeat_seconds,
+                frame.heartbeat_seconds.as_ref(),
                 DEFAULT_FRAME_HEARTBEAT,
                 read_duration,
             )?,
@@ -113,7 +113,7 @@ impl SettingReader<'_> {
     fn read_frame<T: Copy>(
         &self,
         name: &'static str,
-        setting: &Option<ValueOrTemplate<T>>,
+        setting: Option<&ValueOrTemplate<T>>,
         default: T,
         read: fn(&Json) -> Option<T>,
     ) -> Result<T, StepEvalError> {

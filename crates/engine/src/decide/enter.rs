@@ -11,11 +11,9 @@ use noetl_types::{EventId, Json, StepName, TaskError, TaskErrorKind};
 use super::cache::{self, CacheDecision};
 use super::draft::{Draft, StepEvalError, depth_error};
 use super::environment::TemplateFocus;
-use super::guard::{self, AdmissionResult};
-use super::rendering::{FieldLocation, TemplateField};
+use super::rendering::{FieldLocation, TemplateField, suggest_members};
 use super::routing::{self, ArcFilter, StepExit};
-use super::suggestion::suggest_members;
-use super::{DecisionError, cursor, dead_steps, exit, failure, issue, loops, slots};
+use super::{DecisionError, cursor, exit, failure, issue, joins, loops, slots};
 use crate::cache::CacheKey;
 use crate::event::{CursorEntered, EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
 use crate::loops::LoopItems;
@@ -46,7 +44,7 @@ pub(super) fn enter_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), D
     if let Some(error) = pass_limit_error(draft, &entry) {
         return entry.fail_on_entry(draft, error, CatchPolicy::Never);
     }
-    match guard::check_admission(draft, step, entry.focus()) {
+    match check_admission(draft, step, entry.focus()) {
         Err(StepEvalError::Decision(error)) => Err(error),
         Err(StepEvalError::Task(error)) => entry.fail_on_entry(draft, *error, CatchPolicy::Never),
         Ok(AdmissionResult::Granted) => entry.start(draft),
@@ -315,7 +313,7 @@ impl StepEntry {
         let step = draft.step_name(self.step);
         let kind = EventKind::StepSkipped(StepSkipped { step, reason });
         draft.emit_caused_by(kind, self.waiting.last.event_id)?;
-        dead_steps::record_dead_steps(draft)?;
+        joins::record_dead_steps(draft)?;
         let result = routing::write_arc_sets(draft, &mut step_exit, &selected);
         if let (Err(StepEvalError::Task(_)), Some(checkpoint)) = (&result, checkpoint) {
             draft.roll_back(checkpoint);
@@ -363,4 +361,47 @@ fn parse_loop_items(
         Some(error) => Err(error.into()),
         None => Ok(items),
     }
+}
+
+/// Result of guard and admission rules.
+enum AdmissionResult {
+    /// The step may start.
+    Granted,
+    /// The guard is false. Contains its value.
+    GuardFailed(Json),
+    /// The admission rules deny the step.
+    Denied,
+}
+
+/// Evaluates guard and admission rules of a step.
+fn check_admission(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    focus: TemplateFocus<'_>,
+) -> Result<AdmissionResult, StepEvalError> {
+    let model = draft.plan.step_model(step);
+    let name = &draft.step_plan(step).name;
+    let environment = draft.environment(step, focus);
+    let location = |field| FieldLocation { step: name, field };
+    if let Some(guard) = &model.when {
+        let (holds, value) =
+            location(TemplateField::Guard).test_condition(&guard.value, &environment)?;
+        if !holds {
+            return Ok(AdmissionResult::GuardFailed(value));
+        }
+    }
+    for (index, rule) in model.spec.policy.admit.iter().enumerate() {
+        let applies = match &rule.when {
+            None => true,
+            Some(when) => {
+                location(TemplateField::Admission(index))
+                    .test_condition(&when.value, &environment)?
+                    .0
+            }
+        };
+        if applies {
+            return Ok(if rule.allow { AdmissionResult::Granted } else { AdmissionResult::Denied });
+        }
+    }
+    Ok(AdmissionResult::Granted)
 }

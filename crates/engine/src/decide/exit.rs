@@ -9,7 +9,7 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 use super::draft::{Draft, StepEvalError};
 use super::rendering::TemplateField;
 use super::routing::{self, ArcFilter, SelectedArcs, StepExit};
-use super::{DecisionError, dead_steps, failure};
+use super::{DecisionError, failure, joins};
 use crate::event::{CtxSource, EventKind, StepEnd, StepExited};
 use crate::state::{CommandOutcome, TriggerEvent};
 
@@ -122,5 +122,5 @@ pub(super) fn record_exit(
         next: selected.next.clone(),
         data,
     })))?;
-    dead_steps::record_dead_steps(draft)
+    joins::record_dead_steps(draft)
 }

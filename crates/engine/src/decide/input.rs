@@ -1,8 +1,7 @@
 //! Inputs of the engine: everything that can happen to an execution from outside.
 
-use noetl_playbook::command_machine::{
-    self, Continuation, FrameReport, NextStage, RetriedCall, TaskReport,
-};
+use noetl_playbook::command_machine::{self, Continuation, NextStage};
+use noetl_types::report::{FrameReport, RetriedTask, TaskReport};
 use noetl_types::{
     CatalogId, CommandId, Digest, ErrorCode, EventId, EventType, ExecutionId, Json, JsonMap,
     Millis, NewEvent, PlaybookPath, PoolName, SignalId, StepName, TaskError, Text, Timestamp,
@@ -203,7 +202,7 @@ pub struct WorkerReport {
     pub started_at: Option<Timestamp>,
     /// Failed and retried attempts of tasks that the worker has not yet received an acknowledgement
     /// for.
-    pub retries: Vec<RetriedCall>,
+    pub retries: Vec<RetriedTask>,
     /// Number of retries in this attempt of the command before those in `retries`.
     pub retries_before: u32,
     /// Outcome of the command.

@@ -1,9 +1,10 @@
-//! Joins: selects the waiting steps that may enter.
+//! Joins: selects the waiting steps that may enter, and the steps that never can.
 
 use noetl_playbook::graph::StepIndex;
 
 use super::draft::Draft;
 use super::{DecisionError, enter, slots};
+use crate::event::{EventKind, SkipReason, StepSkipped};
 use crate::state::StepStage;
 
 /// Enters every ready step, in order of arrival.
@@ -58,4 +59,35 @@ fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
         let mut blockers = state.blocking_steps(plan, step);
         blockers.all(|other| plan.graph().share_cycle(other, step))
     })
+}
+
+/// Records the steps that have become dead, in document order. Must be called after every routing
+/// decision, when its arrivals are known. After an uncaught failure, nothing is recorded for steps
+/// that were never reached.
+pub(super) fn record_dead_steps(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+    if draft.state.uncaught_failure.is_some() {
+        return Ok(());
+    }
+    for step in find_dead_steps(draft) {
+        let name = draft.step_name(step);
+        draft.emit_event(EventKind::StepSkipped(StepSkipped {
+            step: name,
+            reason: SkipReason::NotRouted,
+        }))?;
+    }
+    Ok(())
+}
+
+/// Finds the dead steps. A dead step removes no path to any other step, because the steps that it
+/// could reach were unreachable too. So one pass finds all of them.
+fn find_dead_steps(draft: &Draft<'_>) -> Vec<StepIndex> {
+    let (state, plan) = (&draft.state, draft.plan);
+    if state.undecided.is_empty() {
+        return Vec::new();
+    }
+    let mut alive = state.active.clone();
+    for step in state.active.iter() {
+        alive.insert_all(&plan.step(step).reaches);
+    }
+    state.undecided.difference(&alive).collect()
 }

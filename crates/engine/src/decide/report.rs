@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use noetl_playbook::bounds::{bounded_error, fits_within, tail_of_output};
-use noetl_playbook::command_machine::{FrameReport, RetriedCall, TaskReport};
+use noetl_types::report::{FrameReport, RetriedTask, TaskReport};
 use noetl_types::{CommandId, ErrorCode, Json, JsonMap, Millis, TaskError, Text};
 
 use super::draft::{Draft, depth_error};
@@ -150,14 +150,14 @@ fn call_count(draft: &Draft<'_>, command: CommandId) -> u32 {
 pub(super) fn record_retried_call(
     draft: &mut Draft<'_>,
     at: &CommandRef,
-    retry: RetriedCall,
+    retry: RetriedTask,
 ) -> Result<(), DecisionError> {
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
         call_index: call_count(draft, at.command),
         error: bounded_error(retry.error),
         outcome: CallOutcome { attempt: retry.attempt, ..CallOutcome::default() },
-        retried: Some(ScheduledRetry { retry_in: retry.retry_in }),
+        retried: Some(ScheduledRetry { retry_in: retry.retry_in_ms }),
     }));
     draft.emit_at(kind, retry.at)?;
     Ok(())
@@ -255,7 +255,7 @@ pub(super) fn record_server_retry(
     attempt: u32,
     retry_in: Millis,
 ) -> Result<(), DecisionError> {
-    let retry = RetriedCall { error, attempt, retry_in, at: None };
+    let retry = RetriedTask { error, attempt, retry_in_ms: retry_in, at: None };
     record_retried_call(draft, at, retry)
 }
 

@@ -1,8 +1,9 @@
 //! Events of commands and of the calls inside them.
 
 use noetl_playbook::command_context::CommandContext;
-use noetl_playbook::command_machine::{Continuation, FrameReport, TaskReport};
+use noetl_playbook::command_machine::Continuation;
 use noetl_playbook::model::ToolKind;
+use noetl_types::report::{FrameReport, TaskReport};
 use noetl_types::{
     CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Text,
     Timestamp, WorkerId,
@@ -156,8 +157,8 @@ pub struct CachedResultUsed {
 impl CallOutcome {
     /// Total duration of the tasks, as far as it is reported.
     pub fn duration(&self) -> Option<Millis> {
-        let durations = self.tasks.iter().filter_map(|task| task.duration);
-        durations.reduce(Millis::saturating_add)
+        let durations = self.tasks.iter().filter_map(|task| task.duration_ms);
+        durations.reduce(u64::saturating_add).map(Millis::from_ms)
     }
 }
 
@@ -216,13 +217,8 @@ impl ExpiryReason {
 
     /// Parses the name.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "lease" => Some(Self::Lease),
-            "deadline" => Some(Self::Deadline),
-            "deregistered" => Some(Self::Deregistered),
-            "retry" => Some(Self::Retry),
-            _ => None,
-        }
+        let all = [Self::Lease, Self::Deadline, Self::Deregistered, Self::Retry];
+        all.into_iter().find(|reason| reason.as_str() == text)
     }
 }
 

@@ -181,11 +181,6 @@ impl CtxSource {
 
     /// Parses the name.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "task" => Some(Self::Task),
-            "step" => Some(Self::Step),
-            "arc" => Some(Self::Arc),
-            _ => None,
-        }
+        [Self::Task, Self::Step, Self::Arc].into_iter().find(|source| source.as_str() == text)
     }
 }

@@ -5,9 +5,9 @@ mod suspension;
 use std::sync::Arc;
 
 use noetl_playbook::command_context::{CommandContext, StepDataLabels};
-use noetl_playbook::command_machine::{FrameReport, RowError, TaskReport, TaskStatus};
 use noetl_playbook::model::{CacheScope, ConcurrencyOverlap, ToolKind};
 use noetl_types::record::EventRecord;
+use noetl_types::report::{FrameReport, RowError, TaskReport, TaskStatus};
 use noetl_types::{
     ByteSize, CatalogId, CommandId, Digest, ErrorCode, EventId, EventName, EventType, ExecutionId,
     Json, JsonMap, Millis, OrganizationId, PlaybookPath, PoolName, Seq, StepName, TaskError,
@@ -232,7 +232,7 @@ fn arb_call_outcome() -> BoxedStrategy<CallOutcome> {
             label,
             status: if is_ok { TaskStatus::Ok } else { TaskStatus::Error },
             attempts,
-            duration: duration.map(|ms| Millis::from_ms(u64::from(ms))),
+            duration_ms: duration.map(u64::from),
             stdout,
             stderr,
         });

@@ -1,7 +1,8 @@
 //! State of open commands.
 
-use noetl_playbook::command_machine::{Continuation, FrameReport};
+use noetl_playbook::command_machine::Continuation;
 use noetl_playbook::graph::StepIndex;
+use noetl_types::report::FrameReport;
 use noetl_types::{JsonMap, Seq, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 

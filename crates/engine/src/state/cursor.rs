@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noetl_playbook::command_machine::FrameReport;
+use noetl_types::report::FrameReport;
 use noetl_types::{CommandId, Millis, TaskError};
 use serde::{Deserialize, Serialize};
 

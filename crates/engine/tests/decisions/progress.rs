@@ -5,8 +5,8 @@ use noetl_engine::{
     EngineInput, EventData, ExecutionState, InputVerdict, LeaseExpired, ReportOutcome,
     ReportedRetries, TaskResult, WorkerReport,
 };
-use noetl_playbook::command_machine::RetriedCall;
 use noetl_testkit::sim::Simulation;
+use noetl_types::report::RetriedTask;
 use noetl_types::{CommandId, Json, Millis, TaskError, TaskErrorKind, WorkerId};
 
 const TWO_STEPS: &str = "workflow:
@@ -15,7 +15,7 @@ const TWO_STEPS: &str = "workflow:
 ";
 
 /// Reported retries and the number of retries before them.
-type RetryReport = (Vec<RetriedCall>, u32);
+type RetryReport = (Vec<RetriedTask>, u32);
 
 fn started_sim() -> (Simulation, CommandId) {
     let mut sim = Simulation::from_body(TWO_STEPS);
@@ -24,11 +24,11 @@ fn started_sim() -> (Simulation, CommandId) {
     (sim, command)
 }
 
-fn retried_calls(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
-    let retried = |attempt| RetriedCall {
+fn retried_calls(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedTask> {
+    let retried = |attempt| RetriedTask {
         error: TaskError::new(TaskErrorKind::Connection, format!("connection {attempt} failed")),
         attempt,
-        retry_in: Millis::from_secs(60),
+        retry_in_ms: Millis::from_secs(60),
         at: None,
     };
     attempts.map(retried).collect()
@@ -37,7 +37,7 @@ fn retried_calls(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
 fn running_report(
     sim: &Simulation,
     command: CommandId,
-    retries: Vec<RetriedCall>,
+    retries: Vec<RetriedTask>,
     before: u32,
 ) -> WorkerReport {
     WorkerReport {
@@ -56,7 +56,7 @@ fn running_report(
 fn completed_report(
     sim: &Simulation,
     command: CommandId,
-    retries: Vec<RetriedCall>,
+    retries: Vec<RetriedTask>,
     before: u32,
 ) -> WorkerReport {
     WorkerReport {

@@ -33,14 +33,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use noetl_types::redact::SharedSecretSet;
+use noetl_types::report::RetriedTask;
 use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 
 pub use call::{CallSpec, CodeContext, ToolResult, needs_full_context};
 pub use command_spec::{CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, NoSuchStep};
 pub use continuation::{Continuation, ContinuationState};
-pub use outcome::{
-    FrameReport, MachineOutcome, NextStage, RetriedCall, RowError, TaskReport, TaskStatus,
-};
+pub use outcome::{MachineOutcome, NextStage};
 pub use state::KeychainEntrySpec;
 pub use suspension::{SuspendedCommand, TaskStartError, WaitOutcome, WaitRetry};
 
@@ -150,7 +149,7 @@ impl CommandMachine {
 
     /// Takes the failed attempts that are retried and were not taken before. Attempts taken here
     /// are reported early and are not part of the final outcome.
-    pub fn take_retries(&mut self) -> Vec<RetriedCall> {
+    pub fn take_retries(&mut self) -> Vec<RetriedTask> {
         std::mem::take(&mut self.0.retries).into()
     }
 }

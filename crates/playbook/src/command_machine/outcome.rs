@@ -1,10 +1,9 @@
 //! The outcome of a command.
 
-use noetl_types::{Json, JsonMap, Millis, TaskError, Text, Timestamp};
-use serde::{Deserialize, Serialize};
+use noetl_types::report::{FrameReport, RetriedTask, TaskReport};
+use noetl_types::{Json, JsonMap, TaskError};
 
 use super::continuation::Continuation;
-use crate::string_enum;
 
 /// The outcome of a finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct MachineOutcome {
     pub error: Option<TaskError>,
     /// Failed attempts of tasks that were retried, without those that were taken before. If there
     /// are very many, only the latest are kept.
-    pub retries: Vec<RetriedCall>,
+    pub retries: Vec<RetriedTask>,
     /// The data of the step, as far as this command produces it. If another command continues the
     /// pipeline, the data of its tasks by label.
     pub data: Json,
@@ -32,30 +31,6 @@ pub struct MachineOutcome {
     pub next_stage: NextStage,
 }
 
-/// Counts and errors of the rows of a frame.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FrameReport {
-    /// Number of claimed rows. Zero ends the chain of frames.
-    pub rows: u32,
-    /// Rows whose tasks succeeded.
-    pub done: u32,
-    /// Rows whose tasks failed.
-    pub failed: u32,
-    /// Bytes of the rows.
-    pub bytes: u64,
-    /// The first errors, if the frame continued after them.
-    pub errors: Vec<RowError>,
-}
-
-/// The error of a row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowError {
-    /// Its index in the frame, from 0.
-    pub row: u32,
-    /// The error of its tasks.
-    pub error: TaskError,
-}
-
 /// The continuation of the step after a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NextStage {
@@ -66,44 +41,4 @@ pub enum NextStage {
     Segment(Continuation),
     /// The started work reports its end later. The data is what is known until then.
     Callback,
-}
-
-/// A failed attempt of a task that is retried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetriedCall {
-    /// The error of the attempt.
-    pub error: TaskError,
-    /// The attempt of the task, from 1.
-    pub attempt: u32,
-    /// Delay before the next attempt.
-    pub retry_in: Millis,
-    /// Time of the failure. If absent, the time of the report.
-    pub at: Option<Timestamp>,
-}
-
-/// The result of one task of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskReport {
-    /// Its label.
-    pub label: Text,
-    /// Status of its last attempt.
-    pub status: TaskStatus,
-    /// Number of attempts.
-    pub attempts: u32,
-    /// Total duration of its attempts.
-    pub duration: Option<Millis>,
-    /// The end of what its last run printed to standard output besides its data.
-    pub stdout: Option<Text>,
-    /// The end of what its last run printed to standard error.
-    pub stderr: Option<Text>,
-}
-
-string_enum! {
-    /// Status of a task, by its name in the log.
-    pub enum TaskStatus {
-        /// Succeeded.
-        Ok = "ok",
-        /// Failed.
-        Error = "error",
-    }
 }

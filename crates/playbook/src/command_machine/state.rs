@@ -10,13 +10,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use noetl_types::redact::{SharedSecretSet, secret_fields};
+use noetl_types::report::{RetriedTask, TaskReport};
 use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 
 use super::MachineInput;
 use super::call::{CallSpec, CompletedAttempt, ToolResult, needs_full_context};
 use super::command_spec::{CommandSpec, NoSuchStep};
 use super::environment::{CommandData, LoopItem, TaskEnvironment};
-use super::outcome::{MachineOutcome, RetriedCall, TaskReport};
+use super::outcome::MachineOutcome;
 use crate::bounds::{bounded_error, fits_within};
 use crate::model::{Playbook, SetTarget, Step, Task};
 use crate::paths::{path_text, write_variables};
@@ -57,7 +58,7 @@ pub(super) struct CommandState {
     attempts: u32,
     /// All writes, by the keys of their `set`.
     pub(super) set: JsonMap,
-    pub(super) retries: VecDeque<RetriedCall>,
+    pub(super) retries: VecDeque<RetriedTask>,
     reports: Vec<TaskReport>,
     /// The data of the task that ran last.
     last_data: Option<Json>,
@@ -545,7 +546,8 @@ impl CommandState {
                 self.retries.pop_front();
             }
             let attempt = self.attempt;
-            self.retries.push_back(RetriedCall { error, attempt, retry_in: delay, at: input.now });
+            let (retry_in_ms, at) = (delay, input.now);
+            self.retries.push_back(RetriedTask { error, attempt, retry_in_ms, at });
         }
         self.attempt = self.attempt.saturating_add(1);
         if delay == Millis::ZERO && self.host == MachineHost::Worker {

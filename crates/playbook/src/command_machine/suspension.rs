@@ -6,13 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use noetl_types::report::RetriedTask;
 use noetl_types::{JsonMap, Millis, TaskError, TaskErrorKind};
 
+use super::MachineInput;
 use super::call::{CallSpec, ToolResult};
 use super::command_spec::{CommandSpec, NoSuchStep};
 use super::outcome::MachineOutcome;
 use super::state::{CommandState, MachineHost, RenderFailure, Transition};
-use super::{MachineInput, RetriedCall};
 use crate::command_context::PayloadLookup;
 use crate::template::FetchNeed;
 
@@ -141,7 +142,7 @@ impl SuspendedCommand {
     fn into_wait_retry(self, delay: Millis) -> WaitRetry {
         let set = self.state.set.clone();
         let mut outcome = self.state.hand_over_retry(delay);
-        let error = outcome.retries.pop().map(|RetriedCall { error, .. }| error);
+        let error = outcome.retries.pop().map(|RetriedTask { error, .. }| error);
         WaitRetry { delay, error, set, outcome }
     }
 

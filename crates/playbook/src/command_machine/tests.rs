@@ -167,7 +167,7 @@ fn retry_keeps_idempotency_key_until_exhausted() {
       set {"ctx.last":null}
     "#);
     let retried: Vec<_> =
-        outcome.retries.iter().map(|retry| (retry.attempt, retry.retry_in.as_ms())).collect();
+        outcome.retries.iter().map(|retry| (retry.attempt, retry.retry_in_ms.as_ms())).collect();
     assert_eq!(retried, [(1, 500), (2, 9000)]);
     assert_eq!(outcome.tasks.len(), 1);
     assert_eq!((outcome.tasks[0].attempts, outcome.attempt), (3, 3));
@@ -195,7 +195,7 @@ fn retries_can_be_taken_early() {
             other => panic!("{other:?}"),
         };
     };
-    let attempts = |retries: &[RetriedCall]| -> Vec<u32> {
+    let attempts = |retries: &[RetriedTask]| -> Vec<u32> {
         retries.iter().map(|retry| retry.attempt).collect()
     };
     assert_eq!((attempts(&taken_early), attempts(&outcome.retries)), (vec![1], vec![2]));

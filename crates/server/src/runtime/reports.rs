@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use noetl_api::command::{
-    CommandReport, FrameReport, HeldLease, LeasedCommand, NextLease, ReportDisposition,
-    ReportRequest, ReportResponse, ReportResult, ReportStatus, TaskStatus,
+    CommandReport, HeldLease, LeasedCommand, NextLease, ReportDisposition, ReportRequest,
+    ReportResponse, ReportResult, ReportStatus,
 };
 use noetl_engine::{EngineInput, EventData, InputVerdict, ReportOutcome, TaskResult, WorkerReport};
 use noetl_messaging::Poller;
-use noetl_playbook::command_machine;
+use noetl_playbook::command_machine::Continuation;
 use noetl_types::limits::MAX_REPORT_BATCH;
 use noetl_types::{
-    CommandId, CommandStatus, ErrorCode, ExecutionId, Json, Millis, Seq, TaskError, TaskErrorKind,
-    WorkerId,
+    CommandId, CommandStatus, ErrorCode, ExecutionId, Json, Seq, TaskError, TaskErrorKind, WorkerId,
 };
 
 use super::auth_context::AuthContext;
@@ -188,34 +187,17 @@ fn to_report_message(
 }
 
 fn to_engine_report(report: CommandReport, worker: &WorkerId) -> WorkerReport {
-    let retries = report.retries.into_iter().map(|retry| command_machine::RetriedCall {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in: retry.retry_in_ms,
-        at: retry.at,
-    });
-    let tasks = report.tasks.into_iter().map(|task| command_machine::TaskReport {
-        label: task.label,
-        status: match task.status {
-            TaskStatus::Ok => command_machine::TaskStatus::Ok,
-            TaskStatus::Error => command_machine::TaskStatus::Error,
-        },
-        attempts: task.attempts,
-        duration: task.duration_ms.map(Millis::from_ms),
-        stdout: task.stdout,
-        stderr: task.stderr,
-    });
     let result = TaskResult {
         data: EventData::Inline(report.result.clone().unwrap_or(Json::Null)),
         labels: report.labels,
         set: report.set,
         attempt: report.task_attempt,
-        tasks: tasks.collect(),
+        tasks: report.tasks,
         continuation: report
             .onward
             .as_ref()
-            .and_then(|json| command_machine::Continuation::from_json(json.as_map()?)),
-        frame: report.frame.map(to_frame_report),
+            .and_then(|json| Continuation::from_json(json.as_map()?)),
+        frame: report.frame,
     };
     let outcome = match report.status {
         ReportStatus::Completed => ReportOutcome::Completed(result),
@@ -237,23 +219,9 @@ fn to_engine_report(report: CommandReport, worker: &WorkerId) -> WorkerReport {
         lease_until: report.lease_until,
         claimed_at: report.claimed_at,
         started_at: report.started_at,
-        retries: retries.collect(),
+        retries: report.retries,
         retries_before: report.retries_before,
         outcome,
-    }
-}
-
-fn to_frame_report(frame: FrameReport) -> command_machine::FrameReport {
-    let errors = frame
-        .errors
-        .into_iter()
-        .map(|row_error| command_machine::RowError { row: row_error.row, error: row_error.error });
-    command_machine::FrameReport {
-        rows: frame.rows,
-        done: frame.done,
-        failed: frame.failed,
-        bytes: frame.bytes,
-        errors: errors.collect(),
     }
 }
 

@@ -6,20 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_api::command::{
-    CommandReport, FrameReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand,
-    NextLease, ReportDisposition, ReportRequest, ReportResult, ReportStatus, RetriedTask, RowError,
-    TaskReport, TaskStatus,
+    CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand, NextLease,
+    ReportDisposition, ReportRequest, ReportResult, ReportStatus, RetriedTask,
 };
 use noetl_playbook::command_context::CommandContext;
 use noetl_playbook::command_machine::{
-    self, CallSpec, CommandMachine, CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, MachineAction,
-    MachineInput, MachineOutcome, NextStage,
+    CallSpec, CommandMachine, CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, MachineAction,
+    MachineInput, MachineOutcome, NextStage, ToolResult,
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_server::Runtime;
 use noetl_testkit::sim::{SimulatedCall, SplitMix};
 use noetl_types::limits::LeaseBatchSize;
-use noetl_types::{CommandId, Json, Millis, PoolName, TaskErrorKind, Text, WorkerId};
+use noetl_types::{CommandId, Json, PoolName, TaskErrorKind, Text, WorkerId};
 use tokio::task::JoinSet;
 
 use crate::fault_plan::{random_duration, seeded_rng};
@@ -320,9 +319,7 @@ impl WorkerSlot {
                     pending_call.complete_call(self.call_tool(*call_spec, command).await)
                 }
                 MachineAction::Wait(delay, mut machine) => {
-                    unreported
-                        .retries
-                        .extend(machine.take_retries().into_iter().map(to_retried_task));
+                    unreported.retries.extend(machine.take_retries());
                     if self.lock_rng().draw_percent(60) {
                         self.report_progress(command, unreported).await;
                     }
@@ -340,11 +337,7 @@ impl WorkerSlot {
         }
     }
 
-    async fn call_tool(
-        &self,
-        spec: CallSpec,
-        command: &LeasedCommand,
-    ) -> command_machine::ToolResult {
+    async fn call_tool(&self, spec: CallSpec, command: &LeasedCommand) -> ToolResult {
         let delay = {
             let mut rng = self.lock_rng();
             let is_slow = !self.world.has_stopped_faults() && rng.draw_percent(4);
@@ -396,28 +389,6 @@ fn build_command_report(command: &LeasedCommand, outcome: MachineOutcome) -> Com
         (None, NextStage::Callback) => (ReportStatus::Suspended, None),
     };
     let has_data = status != ReportStatus::Failed || !outcome.data.is_null();
-    let tasks = outcome.tasks.into_iter().map(|task| TaskReport {
-        label: task.label,
-        status: match task.status {
-            command_machine::TaskStatus::Ok => TaskStatus::Ok,
-            command_machine::TaskStatus::Error => TaskStatus::Error,
-        },
-        attempts: task.attempts,
-        duration_ms: task.duration.map(Millis::as_ms),
-        stdout: task.stdout,
-        stderr: task.stderr,
-    });
-    let frame = outcome.frame.map(|frame| FrameReport {
-        rows: frame.rows,
-        done: frame.done,
-        failed: frame.failed,
-        bytes: frame.bytes,
-        errors: frame
-            .errors
-            .into_iter()
-            .map(|failed| RowError { row: failed.row, error: failed.error })
-            .collect(),
-    });
     CommandReport {
         status,
         result: has_data.then_some(outcome.data),
@@ -425,20 +396,11 @@ fn build_command_report(command: &LeasedCommand, outcome: MachineOutcome) -> Com
         onward: onward.map(Json::from),
         set: outcome.set,
         error: outcome.error,
-        tasks: tasks.collect(),
-        frame,
+        tasks: outcome.tasks,
+        frame: outcome.frame,
         task_attempt: outcome.attempt,
-        retries: outcome.retries.into_iter().map(to_retried_task).collect(),
+        retries: outcome.retries,
         ..empty_report(command)
-    }
-}
-
-fn to_retried_task(retry: command_machine::RetriedCall) -> RetriedTask {
-    RetriedTask {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in_ms: retry.retry_in,
-        at: retry.at,
     }
 }
 

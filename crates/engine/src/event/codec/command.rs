@@ -1,8 +1,8 @@
 //! Events of commands and calls.
 
 use noetl_playbook::command_context::CommandContext;
-use noetl_playbook::command_machine::FrameReport;
 use noetl_types::record::ElapsedTime;
+use noetl_types::report::FrameReport;
 use noetl_types::{CommandId, TaskError, Text};
 
 use super::fields::{

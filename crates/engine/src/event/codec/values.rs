@@ -1,7 +1,8 @@
 //! Values of single keys.
 
-use noetl_playbook::command_machine::{Continuation, RowError, TaskReport, TaskStatus};
+use noetl_playbook::command_machine::Continuation;
 use noetl_playbook::model::{CacheScope, ConcurrencyOverlap, ToolKind};
+use noetl_types::report::{RowError, TaskReport, TaskStatus};
 use noetl_types::{
     ByteSize, CatalogId, CommandId, Digest, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis,
     PlaybookPath, PoolName, Seq, SignalId, StepName, TaskError, Text, Timestamp, WorkerId,
@@ -99,7 +100,7 @@ map_fields!(LoopStats, "a map", {
     total: Total, success: Success, failed: Failed, frames: Frames,
 });
 map_fields!(TaskReport, "a list of tasks", {
-    label: Label, status: Status, attempts: Attempts, duration: DurationMs, stdout: Stdout,
+    label: Label, status: Status, attempts: Attempts, duration_ms: DurationMs, stdout: Stdout,
     stderr: Stderr,
 });
 map_fields!(IterationError, "a list of errors", { index: Index, error: Error, });

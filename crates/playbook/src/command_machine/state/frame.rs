@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use noetl_types::report::{FrameReport, RowError};
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, Text};
 
 use super::{AttemptPhase, CallSpec, CommandState, RenderFailure, ToolResult, Transition};
 use crate::bounds::{fits_within, size_within};
 use crate::command_machine::environment::{LoopItem, TaskEnvironment};
-use crate::command_machine::outcome::{FrameReport, RowError};
 use crate::model::{CursorSource, FailureMode, FrameProcess, LoopSource, Step, ToolKind};
 use crate::timeout;
 

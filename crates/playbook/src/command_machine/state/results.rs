@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use noetl_types::report::{TaskReport, TaskStatus};
 use noetl_types::{Json, JsonMap, Millis, TaskError, Text};
 
 use super::{CommandState, MachineHost, Transition};
 use crate::bounds::{fits_within, tail_of_output};
 use crate::command_machine::call::{CompletedAttempt, ToolResult};
 use crate::command_machine::continuation::{Continuation, ContinuationState};
-use crate::command_machine::outcome::{MachineOutcome, NextStage, TaskReport, TaskStatus};
+use crate::command_machine::outcome::{MachineOutcome, NextStage};
 use crate::model::{SetTarget, Step, Task, Tool};
 use crate::output_data;
 use crate::segments;
@@ -67,13 +68,14 @@ impl CommandState {
             None => TaskStatus::Ok,
             Some(_) => TaskStatus::Error,
         };
+        let duration_ms = result.duration.map(Millis::as_ms);
         let (stdout, stderr) = self.captured_output(result);
         match self.reports.iter_mut().find(|report| report.label == label) {
             Some(report) => {
                 report.status = status;
                 report.attempts = report.attempts.saturating_add(1);
-                let durations = [report.duration, result.duration].into_iter().flatten();
-                report.duration = durations.reduce(Millis::saturating_add);
+                let durations = [report.duration_ms, duration_ms].into_iter().flatten();
+                report.duration_ms = durations.reduce(u64::saturating_add);
                 report.stdout = stdout;
                 report.stderr = stderr;
             }
@@ -85,7 +87,7 @@ impl CommandState {
                     MachineHost::Worker => 1,
                     MachineHost::Server => self.attempt,
                 },
-                duration: result.duration,
+                duration_ms,
                 stdout,
                 stderr,
             }),
