@@ -19,8 +19,7 @@ use bytes::Bytes;
 use noetl_types::json::to_canonical;
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 
-pub(crate) use self::connections::Connections;
-pub(crate) use self::connections::NatsTarget;
+pub(crate) use self::connections::{Connections, NatsTarget};
 pub(crate) use self::streams::{FetchRequest, acknowledge_all, fetch_messages, read_wait_time};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, schema_error};
