@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
+use noetl_types::{OutboxId, Timestamp};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -22,6 +23,7 @@ use crate::suite::{
 };
 use crate::{GcTarget, StoreError};
 
+mod in_memory;
 mod purge_steps;
 mod query_plans;
 
@@ -51,6 +53,18 @@ fn forbid_event_updates(path: &Path) {
     Connection::open(path).unwrap().execute_batch(trigger).unwrap();
 }
 
+fn mark_dropped_before(connection: &Connection, time: Timestamp) {
+    let hi = first_id_at(time.as_unix_ms());
+    let insert = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (0, ?1, 0)";
+    connection.execute(insert, [hi]).unwrap();
+    connection.execute("DELETE FROM execution WHERE execution_id < ?1", [hi]).unwrap();
+}
+
+fn set_message_id(connection: &Connection, row: OutboxId, message_id: &str) {
+    let sql = "UPDATE outbox SET message_id = ?2 WHERE outbox_id = ?1";
+    connection.execute(sql, (row.get(), message_id)).unwrap();
+}
+
 fn create_fixture() -> Ready<StoreFixture> {
     let database = TempDatabase::new();
     let path = database.options().path;
@@ -64,18 +78,11 @@ fn create_fixture() -> Ready<StoreFixture> {
     ready(StoreFixture {
         store: Arc::new(store),
         mark_dropped_before: Box::new(move |time| {
-            let connection = Connection::open(&path).unwrap();
-            let hi = first_id_at(time.as_unix_ms());
-            let insert = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (0, ?1, 0)";
-            connection.execute(insert, [hi]).unwrap();
-            let delete = "DELETE FROM execution WHERE execution_id < ?1";
-            connection.execute(delete, [hi]).unwrap();
+            mark_dropped_before(&Connection::open(&path).unwrap(), time);
             Box::pin(async {})
         }),
         set_message_id: Box::new(move |row, message_id| {
-            let connection = Connection::open(&outbox_path).unwrap();
-            let sql = "UPDATE outbox SET message_id = ?2 WHERE outbox_id = ?1";
-            connection.execute(sql, (row.get(), message_id)).unwrap();
+            set_message_id(&Connection::open(&outbox_path).unwrap(), row, message_id);
         }),
         resources: Box::new(database),
     })

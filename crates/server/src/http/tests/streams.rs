@@ -202,6 +202,7 @@ async fn reconnect_after_purge_reports_gap() {
     let none = EnabledPublishers::default();
     let blocker = store.drop_partition(&month, &none, now).await.unwrap();
     assert_eq!(blocker, None);
+    while store.purge_dropped_executions(now, PageLimit::MAX).await.unwrap() > 0 {}
     let received = read_frames(&server, path, Some(&all[0].0), 1).await;
     let gap = serde_json::json!({ "event": "gap", "first_available": null });
     assert_eq!((&received[0].0, &received[0].1), (&all[0].0, &gap));
