@@ -342,7 +342,6 @@ impl ToolKind {
 
 impl ToolKind {
     /// Returns the definition of the kind.
-    #[expect(clippy::too_many_lines, reason = "a table with one entry per kind")]
     pub fn spec(self) -> KindSpec {
         match self {
             Self::Noop => core_kind(NOOP_KEYS),

@@ -154,7 +154,7 @@ impl Serialize for PolicyRule {
                 map.serialize_entry("then", &self.then)?;
             }
             RuleTest::Else => {
-                map.serialize_entry("else", &BTreeMap::from([("then", &self.then)]))?
+                map.serialize_entry("else", &BTreeMap::from([("then", &self.then)]))?;
             }
         }
         map.end()

@@ -152,6 +152,7 @@ fn report_unused_settings(
     }
 }
 
+#[expect(clippy::option_option, reason = "the outer option says whether the value is valid")]
 fn read_max_in_flight(
     sink: &mut DiagnosticSink<'_>,
     key: &str,

@@ -152,6 +152,7 @@ pub(super) fn parse_metadata(
     Some(DocumentMetadata { name: name?, path, description, more: Json::from(more) })
 }
 
+#[expect(clippy::option_option, reason = "the outer option says whether the value is valid")]
 fn read_max_step_runs(
     sink: &mut DiagnosticSink<'_>,
     key: &str,
