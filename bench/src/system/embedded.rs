@@ -10,7 +10,8 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_server::{
-    NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
+    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, Settings, StreamSettings,
+    SystemClock,
 };
 use noetl_store::Store;
 use noetl_tools::Toolbox;
@@ -30,7 +31,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The product inside of this process.
 pub(super) struct EmbeddedSystem {
-    runtime: Runtime,
+    runtime: ControlPlane,
     store: Arc<dyn Store>,
     commits: CommitCounter,
     /// Stops the worker, even if the system is dropped because of an error.
@@ -46,8 +47,9 @@ impl EmbeddedSystem {
         let OpenStore { store, commits } = site.open().await?;
         let runtime_store = Arc::clone(&store);
         let runtime =
-            Runtime::open(runtime_store, Arc::new(SystemClock), server_settings(broker)).await?;
-        let api: Arc<dyn WorkerApi> = Arc::new(runtime.clone());
+            ControlPlane::open(runtime_store, Arc::new(SystemClock), server_settings(broker))
+                .await?;
+        let api: Arc<dyn WorkerApi> = Arc::new(runtime.worker_api());
         let tools = noetl_tools::Settings::default().with_environment(std::env::vars(), &[]);
         let toolbox = Arc::new(Toolbox::new(tools));
         let worker_id = WorkerId::new("bench")
@@ -86,7 +88,7 @@ impl SystemUnderTest for EmbeddedSystem {
     async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError> {
         let request =
             RegisterRequest { content: playbook.text.clone(), resource_type: None, dry_run: false };
-        self.runtime.register_definition(request).await?;
+        self.runtime.catalog.register_definition(CallContext::server(), request).await?;
         Ok(())
     }
 
@@ -94,7 +96,7 @@ impl SystemUnderTest for EmbeddedSystem {
         &self,
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
-        let response = self.runtime.execute(request).await?;
+        let response = self.runtime.executions.start(CallContext::server(), request).await?.answer;
         Ok((response.execution_id, response.outcome.map(|outcome| outcome.status)))
     }
 
@@ -102,31 +104,36 @@ impl SystemUnderTest for EmbeddedSystem {
         &self,
         execution_id: ExecutionId,
     ) -> Result<Option<ExecutionStatus>, BenchError> {
-        let outcome = self.runtime.wait_for_end(execution_id, CALL_TIMEOUT).await?;
+        let outcome = self
+            .runtime
+            .executions
+            .wait_for_end(CallContext::server(), execution_id, CALL_TIMEOUT)
+            .await?;
         Ok(outcome.map(|outcome| outcome.status))
     }
 
     async fn replay_run(&self, query: &ReplayQuery) -> Result<ReplayResponse, BenchError> {
-        Ok(self.runtime.replay_state(query.clone()).await?)
+        Ok(self.runtime.queries.replay_state(CallContext::server(), query.clone()).await?)
     }
 
     async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError> {
         let request = OutboxClaimRequest { limit: Some(limit.into()) };
-        let response = self.runtime.claim_outbox(request).await?;
+        let response = self.runtime.publishing.claim_outbox(request).await?;
         Ok(ClaimedRow::from_response(&response))
     }
 
     async fn mark_rows(&self, rows: &[ClaimedRow]) -> Result<u64, BenchError> {
-        let marked = self.runtime.mark_outbox_published(ClaimedRow::to_mark_request(rows));
+        let marked =
+            self.runtime.publishing.mark_outbox_published(ClaimedRow::to_mark_request(rows));
         Ok(marked.await?.marked)
     }
 
     async fn pending_row_count(&self) -> Result<u64, BenchError> {
-        Ok(self.runtime.outbox_pending().await?.pending)
+        Ok(self.runtime.publishing.outbox_pending().await?.pending)
     }
 
     async fn stream_lag(&self) -> Result<u64, BenchError> {
-        Ok(self.runtime.stream_status().await?.lag_events)
+        Ok(self.runtime.publishing.stream_status().await?.lag_events)
     }
 
     fn store(&self) -> Option<Arc<dyn Store>> {

@@ -30,7 +30,7 @@ use crate::store_site::StoreSite;
 /// Deployment of the product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemShape {
-    /// Runtime, worker and caller in this process.
+    /// Server, worker and caller in this process.
     Embedded,
     /// A server and a worker as processes, called over HTTP.
     Processes {

@@ -8,7 +8,7 @@ use allocation_counter::AllocationInfo;
 use noetl_api::classic::ClassicEventBatch;
 use noetl_api::command::{LeaseRequest, LeasedCommand};
 use noetl_api::execute::ExecuteRequest;
-use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_server::{CallContext, ControlPlane, Settings, SystemClock};
 use noetl_store::{NewCatalogEntry, SqliteStore, Store};
 use noetl_types::limits::{LeaseBatchSize, MAX_EVENT_BATCH};
 use noetl_types::{
@@ -23,7 +23,7 @@ fn wide_playbook() -> String {
 }
 
 /// Starts a run and leases all its commands to one worker.
-async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
+async fn start_run_with_leases() -> (ControlPlane, ExecutionId, Vec<LeasedCommand>) {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let (path, content) = (PlaybookPath::new("wide").unwrap(), wide_playbook());
     let entry = NewCatalogEntry {
@@ -37,10 +37,16 @@ async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
         now: Timestamp::from_unix_ms(0).unwrap(),
     };
     store.register_definition(entry).await.unwrap();
-    let runtime = Runtime::open(store, Arc::new(SystemClock), Settings::default());
-    let runtime = runtime.await.unwrap();
+    let services = ControlPlane::open(store, Arc::new(SystemClock), Settings::default());
+    let services = services.await.unwrap();
     let request = ExecuteRequest { path: Some(path), ..ExecuteRequest::default() };
-    let execution_id = runtime.execute(request).await.unwrap().execution_id;
+    let execution_id = services
+        .executions
+        .start(CallContext::server(), request)
+        .await
+        .unwrap()
+        .answer
+        .execution_id;
     let mut commands = Vec::new();
     while commands.len() < MAX_EVENT_BATCH {
         let request = LeaseRequest {
@@ -51,16 +57,18 @@ async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
             kinds: None,
             lease_ms: None,
         };
-        commands.extend(runtime.lease_commands(request).await.unwrap().commands);
+        commands.extend(
+            services.leases.lease_commands(CallContext::server(), request).await.unwrap().commands,
+        );
     }
-    (runtime, execution_id, commands)
+    (services, execution_id, commands)
 }
 
 /// Measures the allocations of a batch that reports the end of `count` commands.
 fn measure_batch(count: usize) -> AllocationInfo {
     let mut tokio = tokio::runtime::Builder::new_current_thread();
     let tokio = tokio.enable_all().build().unwrap();
-    let (runtime, execution_id, commands) = tokio.block_on(start_run_with_leases());
+    let (services, execution_id, commands) = tokio.block_on(start_run_with_leases());
     let events = commands[..count].iter().map(|command| {
         let payload = serde_json::json!({ "command_id": command.command_id, "result": 1 });
         serde_json::json!({ "step": "each", "event_type": "call.done", "payload": payload })
@@ -70,7 +78,8 @@ fn measure_batch(count: usize) -> AllocationInfo {
         serde_json::json!({ "execution_id": execution_id, "worker_id": "w1", "events": events });
     let batch: ClassicEventBatch = serde_json::from_value(batch).unwrap();
     allocation_counter::measure(|| {
-        let response = tokio.block_on(runtime.ingest_events(batch)).unwrap();
+        let response =
+            tokio.block_on(services.classic.ingest_events(CallContext::server(), batch)).unwrap();
         assert_eq!(response.event_ids.len(), count);
     })
 }

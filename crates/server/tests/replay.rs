@@ -10,7 +10,7 @@ use std::sync::Arc;
 use noetl_api::replay::{ReplayCutoff, ReplayQuery};
 use noetl_engine::replay::{LogReader, REPLAY_FOLD_VERSION, ReplayState, fold_records};
 use noetl_server::replay::replay_log;
-use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_server::{CallContext, ControlPlane, Settings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{
@@ -276,9 +276,9 @@ fn snapshot_key() -> SnapshotKey {
     SnapshotKey { kind: "replay_state".into(), fold_version: REPLAY_FOLD_VERSION }
 }
 
-async fn open_runtime(store: &Arc<dyn Store>) -> Runtime {
+async fn open_services(store: &Arc<dyn Store>) -> ControlPlane {
     let settings = Settings { snapshot_min_events: 20, ..Settings::default() };
-    let opened = Runtime::open(Arc::clone(store), Arc::new(SystemClock), settings);
+    let opened = ControlPlane::open(Arc::clone(store), Arc::new(SystemClock), settings);
     opened.await.unwrap()
 }
 
@@ -295,15 +295,15 @@ async fn replay_writes_and_uses_snapshots() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     append_parts(&*store, id, &[&heartbeat_events(id, 60)]).await;
-    let runtime = open_runtime(&store).await;
+    let services = open_services(&store).await;
     let query = ReplayQuery { cutoff: ReplayCutoff::Position(40), ..ReplayQuery::new(id) };
-    let first = runtime.replay_state(query.clone()).await.unwrap();
+    let first = services.queries.replay_state(CallContext::server(), query.clone()).await.unwrap();
     assert_eq!(first.replay_snapshot, None);
     let end = ExecutionVersion::new(60).unwrap();
     while store.as_ref().find_snapshot(id, &snapshot_key(), end).await.unwrap().is_none() {
         tokio::task::yield_now().await;
     }
-    let again = runtime.replay_state(query).await.unwrap();
+    let again = services.queries.replay_state(CallContext::server(), query).await.unwrap();
     let seed = again.replay_snapshot.clone().unwrap();
     assert_eq!(seed.version, 40);
     assert_eq!(&*seed.aggregate_type, "replay_state");
@@ -311,9 +311,10 @@ async fn replay_writes_and_uses_snapshots() {
     assert_eq!((again.checksum, again.state), (first.checksum, first.state));
     // A snapshot after the requested position is not used.
     let before = ReplayQuery { cutoff: ReplayCutoff::Position(39), ..ReplayQuery::new(id) };
-    let before = runtime.replay_state(before).await.unwrap();
+    let before = services.queries.replay_state(CallContext::server(), before).await.unwrap();
     assert_eq!((before.replay_snapshot, before.state.event_count), (None, 39));
-    let whole = runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
+    let whole =
+        services.queries.replay_state(CallContext::server(), ReplayQuery::new(id)).await.unwrap();
     assert_eq!(whole.replay_snapshot.unwrap().version, 40);
     assert_eq!(whole.state.event_count, 60);
 }
@@ -327,10 +328,10 @@ async fn replay_writes_intermediate_snapshots() {
     let events = heartbeat_events(id, 7_000);
     let parts: Vec<&[NewEvent]> = events.chunks(1_000).collect();
     append_parts(&*store, id, &parts).await;
-    let runtime = open_runtime(&store).await;
-    runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
+    let services = open_services(&store).await;
+    services.queries.replay_state(CallContext::server(), ReplayQuery::new(id)).await.unwrap();
     // All background writes are complete after this.
-    runtime.close(std::time::Duration::from_mins(1)).await;
+    services.close(std::time::Duration::from_mins(1)).await;
     for (position, seed) in [
         (1_999, None),
         (3_900, Some(2_000)),

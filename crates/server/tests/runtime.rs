@@ -1,4 +1,4 @@
-//! Executions through the runtime from start to end, despite failures.
+//! Executions through the server from start to end, despite failures.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use noetl_api::command::{
 };
 use noetl_api::execute::{ExecuteRequest, ExecutionResult};
 use noetl_api::execution::CancelRequest;
-use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
+use noetl_server::{CallContext, Clock as _, ControlPlane, Settings, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::prelude::*;
 use noetl_store::{LogPageLimit, NewCatalogEntry, SlotState, SqliteStore, Store};
@@ -27,7 +27,7 @@ const LONG_WAIT_MS: u64 = 20_000;
 
 struct TestServer {
     store: Arc<dyn Store>,
-    runtime: Runtime,
+    services: ControlPlane,
 }
 
 async fn start_server() -> TestServer {
@@ -35,10 +35,10 @@ async fn start_server() -> TestServer {
 }
 
 async fn start_server_on(store: Arc<dyn Store>, settings: Settings) -> TestServer {
-    let runtime = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), settings)
+    let services = ControlPlane::open(Arc::clone(&store), Arc::new(SystemClock), settings)
         .await
         .expect("a runtime");
-    TestServer { store, runtime }
+    TestServer { store, services }
 }
 
 impl TestServer {
@@ -65,26 +65,45 @@ impl TestServer {
             wait_ms: Some(wait_ms),
             ..ExecuteRequest::default()
         };
-        let response = self.runtime.execute(request).await.expect("started");
+        let response = self
+            .services
+            .executions
+            .start(CallContext::server(), request)
+            .await
+            .expect("started")
+            .answer;
         (response.execution_id, response.outcome)
     }
 
     async fn lease_commands(&self, worker: &str, max: i64, wait_ms: u64) -> Vec<LeasedCommand> {
-        let response = self.runtime.lease_commands(lease_request(worker, max, wait_ms)).await;
+        let response = self
+            .services
+            .leases
+            .lease_commands(CallContext::server(), lease_request(worker, max, wait_ms))
+            .await;
         response.expect("leased").commands
     }
 
     /// A worker that completes every command with its index and takes the following ones.
     fn spawn_worker(&self, name: &'static str) -> tokio::task::JoinHandle<()> {
-        let runtime = self.runtime.clone();
+        let services = self.services.clone();
         tokio::spawn(async move {
             loop {
-                let mut commands =
-                    runtime.lease_commands(lease_request(name, 8, 1_000)).await.unwrap().commands;
+                let mut commands = services
+                    .leases
+                    .lease_commands(CallContext::server(), lease_request(name, 8, 1_000))
+                    .await
+                    .unwrap()
+                    .commands;
                 while !commands.is_empty() {
                     let reports = commands.iter().map(completed_report).collect();
                     let request = report_request(name, reports, Some(8));
-                    commands = runtime.process_reports(request).await.unwrap().commands;
+                    commands = services
+                        .reports
+                        .process_reports(CallContext::server(), request)
+                        .await
+                        .unwrap()
+                        .commands;
                 }
             }
         })
@@ -200,7 +219,8 @@ async fn report_returns_next_command() {
     let mut commands = server.lease_commands("w1", 1, 0).await;
     for next in ["b", "c"] {
         let request = report_request("w1", vec![completed_report(&commands[0])], Some(1));
-        let response = server.runtime.process_reports(request).await.unwrap();
+        let response =
+            server.services.reports.process_reports(CallContext::server(), request).await.unwrap();
         assert_eq!(response.results[0].status, ReportDisposition::Accepted);
         commands = response.commands;
         assert_eq!(commands[0].node_name.as_str(), next);
@@ -216,8 +236,12 @@ async fn repeated_report_counts_once() {
     server.execute("line", 0).await;
     let command = server.lease_commands("w1", 1, 0).await.remove(0);
     let reports = vec![completed_report(&command), completed_report(&command)];
-    let response =
-        server.runtime.process_reports(report_request("w1", reports, None)).await.unwrap();
+    let response = server
+        .services
+        .reports
+        .process_reports(CallContext::server(), report_request("w1", reports, None))
+        .await
+        .unwrap();
     let statuses: Vec<_> = response.results.iter().map(|result| result.status).collect();
     assert_eq!(statuses, [ReportDisposition::Accepted, ReportDisposition::Duplicate]);
 }
@@ -240,13 +264,19 @@ async fn repeated_report_after_loop_end_is_duplicate() {
     for status in [ReportDisposition::Accepted, ReportDisposition::Duplicate] {
         for command in &commands {
             let request = report_request("w1", vec![completed_report(command)], None);
-            let response = server.runtime.process_reports(request).await.unwrap();
+            let response = server
+                .services
+                .reports
+                .process_reports(CallContext::server(), request)
+                .await
+                .unwrap();
             assert_eq!(response.results[0].status, status);
         }
     }
     let failed = CommandReport { status: ReportStatus::Failed, ..completed_report(&commands[0]) };
     let other = report_request("w1", vec![failed], None);
-    let response = server.runtime.process_reports(other).await.unwrap();
+    let response =
+        server.services.reports.process_reports(CallContext::server(), other).await.unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Ignored);
 }
 
@@ -260,13 +290,21 @@ async fn rejects_report_without_lease() {
         lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
         ..completed_report(&command)
     };
-    let response =
-        server.runtime.process_reports(report_request("w2", vec![forged], None)).await.unwrap();
+    let response = server
+        .services
+        .reports
+        .process_reports(CallContext::server(), report_request("w2", vec![forged], None))
+        .await
+        .unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Ignored);
     assert_eq!(response.results[0].code, Some(ErrorCode::NotLeaseHolder));
     let response = server
-        .runtime
-        .process_reports(report_request("w1", vec![completed_report(&command)], None))
+        .services
+        .reports
+        .process_reports(
+            CallContext::server(),
+            report_request("w1", vec![completed_report(&command)], None),
+        )
         .await
         .unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Accepted);
@@ -284,16 +322,32 @@ async fn delayed_run_starts_on_other_server() {
         start_at: Some(start_at),
         ..ExecuteRequest::default()
     };
-    let started = first.runtime.execute(delayed(start_at)).await.expect("started");
+    let started = first
+        .services
+        .executions
+        .start(CallContext::server(), delayed(start_at))
+        .await
+        .expect("started")
+        .answer;
     assert_eq!(started.commands_generated, 0);
     let hour = Millis::from_secs(3600);
     let later = delayed(start_at.saturating_add(hour));
-    let later = first.runtime.execute(later).await.expect("started");
+    let later = first
+        .services
+        .executions
+        .start(CallContext::server(), later)
+        .await
+        .expect("started")
+        .answer;
     drop(first);
     let second = start_server_on(Arc::clone(&store), Settings::default()).await;
     let worker = second.spawn_worker("w1");
     let timeout = Duration::from_millis(LONG_WAIT_MS);
-    let end = second.runtime.wait_for_end(started.execution_id, timeout);
+    let end = second.services.executions.wait_for_end(
+        CallContext::server(),
+        started.execution_id,
+        timeout,
+    );
     let end = end.await.expect("known").expect("it ends");
     assert_eq!(end.status, ExecutionStatus::Completed);
     let log = store.read_events(started.execution_id, ExecutionVersion::EMPTY, LogPageLimit::MAX);
@@ -306,7 +360,12 @@ async fn delayed_run_starts_on_other_server() {
     let row = store.find_execution(later.execution_id).await.unwrap().unwrap();
     assert_eq!(row.view.status, ExecutionStatus::Pending);
     let cancel = CancelRequest::default();
-    let cancelled = second.runtime.cancel_execution(later.execution_id, None, cancel);
+    let cancelled = second.services.executions.cancel_execution(
+        CallContext::server(),
+        later.execution_id,
+        None,
+        cancel,
+    );
     assert_eq!(cancelled.await.unwrap().cancelled_executions, [later.execution_id]);
     worker.abort();
 }
@@ -317,27 +376,42 @@ async fn cancel_revokes_leases() {
     server.register_playbook("one", ONE_STEP).await;
     let (execution_id, _) = server.execute("one", 0).await;
     let command = server.lease_commands("w1", 1, 0).await.remove(0);
-    let cancel = || server.runtime.cancel_execution(execution_id, None, CancelRequest::default());
+    let cancel = || {
+        server.services.executions.cancel_execution(
+            CallContext::server(),
+            execution_id,
+            None,
+            CancelRequest::default(),
+        )
+    };
     assert_eq!(cancel().await.unwrap().cancelled_executions, [execution_id]);
     assert_eq!(cancel().await.unwrap().cancelled_executions, [], "again");
     let renewed = server
-        .runtime
-        .renew_leases(HeartbeatRequest {
-            worker_id: worker_id("w1"),
-            leases: vec![HeldLease {
-                execution_id,
-                command_id: command.command_id,
-                lease_token: command.lease_token,
-                attempt: command.attempt,
-            }],
-            extend_ms: None,
-        })
+        .services
+        .leases
+        .renew_leases(
+            CallContext::server(),
+            HeartbeatRequest {
+                worker_id: worker_id("w1"),
+                leases: vec![HeldLease {
+                    execution_id,
+                    command_id: command.command_id,
+                    lease_token: command.lease_token,
+                    attempt: command.attempt,
+                }],
+                extend_ms: None,
+            },
+        )
         .await
         .unwrap();
     assert_eq!(renewed.leases[0].cancel, Some(true));
     let late = server
-        .runtime
-        .process_reports(report_request("w1", vec![completed_report(&command)], None))
+        .services
+        .reports
+        .process_reports(
+            CallContext::server(),
+            report_request("w1", vec![completed_report(&command)], None),
+        )
         .await
         .unwrap();
     assert_eq!(late.results[0].status, ReportDisposition::Ignored);
@@ -356,13 +430,22 @@ async fn two_servers_share_a_store() {
     for server in [&second, &first, &second] {
         let command = server.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
         let response = server
-            .runtime
-            .process_reports(report_request("w1", vec![completed_report(&command)], None))
+            .services
+            .reports
+            .process_reports(
+                CallContext::server(),
+                report_request("w1", vec![completed_report(&command)], None),
+            )
             .await
             .unwrap();
         assert_eq!(response.results[0].status, ReportDisposition::Accepted);
     }
-    let outcome = first.runtime.wait_for_end(execution_id, Duration::from_secs(20)).await.unwrap();
+    let outcome = first
+        .services
+        .executions
+        .wait_for_end(CallContext::server(), execution_id, Duration::from_secs(20))
+        .await
+        .unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
@@ -377,18 +460,31 @@ async fn expired_lease_is_granted_again() {
     assert_eq!(again.command_id, lost.command_id);
     assert_eq!(again.attempt, 2);
     let late = server
-        .runtime
-        .process_reports(report_request("w1", vec![completed_report(&lost)], None))
+        .services
+        .reports
+        .process_reports(
+            CallContext::server(),
+            report_request("w1", vec![completed_report(&lost)], None),
+        )
         .await
         .unwrap();
     assert_eq!(late.results[0].status, ReportDisposition::Ignored);
     let done = server
-        .runtime
-        .process_reports(report_request("w2", vec![completed_report(&again)], None))
+        .services
+        .reports
+        .process_reports(
+            CallContext::server(),
+            report_request("w2", vec![completed_report(&again)], None),
+        )
         .await
         .unwrap();
     assert_eq!(done.results[0].status, ReportDisposition::Accepted);
-    let outcome = server.runtime.wait_for_end(execution_id, Duration::from_secs(20)).await.unwrap();
+    let outcome = server
+        .services
+        .executions
+        .wait_for_end(CallContext::server(), execution_id, Duration::from_secs(20))
+        .await
+        .unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
@@ -449,12 +545,20 @@ async fn server_that_cannot_catch_up_rejects_nothing() {
     second.execute("line", 0).await;
     let start = first.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
     let request = report_request("w1", vec![completed_report(&start)], Some(1));
-    let next = first.runtime.process_reports(request).await.unwrap().commands;
+    let next = first
+        .services
+        .reports
+        .process_reports(CallContext::server(), request)
+        .await
+        .unwrap()
+        .commands;
     armed.store(1, Ordering::Relaxed);
     let send = || report_request("w1", vec![completed_report(&next[0])], None);
-    let unsure = second.runtime.process_reports(send()).await.unwrap();
+    let unsure =
+        second.services.reports.process_reports(CallContext::server(), send()).await.unwrap();
     assert_eq!(unsure.results[0].code, Some(ErrorCode::StoreUnavailable));
-    let sure = second.runtime.process_reports(send()).await.unwrap();
+    let sure =
+        second.services.reports.process_reports(CallContext::server(), send()).await.unwrap();
     assert_eq!(sure.results[0].status, ReportDisposition::Accepted);
 }
 
@@ -485,10 +589,15 @@ async fn parent_receives_child_end_from_other_server() {
     for server in [&first, &second] {
         let command = server.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
         let request = report_request("w1", vec![completed_report(&command)], None);
-        server.runtime.process_reports(request).await.unwrap();
+        server.services.reports.process_reports(CallContext::server(), request).await.unwrap();
     }
     let timeout = Duration::from_secs(20);
-    let outcome = second.runtime.wait_for_end(parent, timeout).await.unwrap();
+    let outcome = second
+        .services
+        .executions
+        .wait_for_end(CallContext::server(), parent, timeout)
+        .await
+        .unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 

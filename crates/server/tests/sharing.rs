@@ -1,4 +1,4 @@
-//! Coordination between runs through the runtime: waits, children, slots, caches and reserved keys.
+//! Coordination between runs through the server: waits, children, slots, caches and reserved keys.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use noetl_api::execute::{DedupKey, ExecuteRequest, ExecuteResponse, ExecutionRes
 use noetl_api::execution::CancelRequest;
 use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
-use noetl_server::{Runtime, RuntimeError, Settings, SystemClock};
+use noetl_server::{CallContext, ControlPlane, RuntimeError, Settings, StartRequest, SystemClock};
 use noetl_store::{
     LogPageLimit, MatchKey, NewCatalogEntry, Slot, SlotSelector, SlotState, SqliteStore, Store,
 };
@@ -25,13 +25,13 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct TestServer {
     store: Arc<dyn Store>,
-    runtime: Runtime,
+    services: ControlPlane,
 }
 
 async fn start_server() -> TestServer {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
-    let opened = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), Settings::default());
-    let server = TestServer { runtime: opened.await.expect("a runtime"), store };
+    let opened = ControlPlane::open(Arc::clone(&store), Arc::new(SystemClock), Settings::default());
+    let server = TestServer { services: opened.await.expect("a runtime"), store };
     server.spawn_worker();
     server
 }
@@ -56,9 +56,11 @@ impl TestServer {
 
     /// A worker that completes every command with its step name.
     fn spawn_worker(&self) {
-        let runtime = self.runtime.clone();
+        let services = self.services.clone();
         tokio::spawn(async move {
-            while let Ok(leased) = runtime.lease_commands(lease_request()).await {
+            while let Ok(leased) =
+                services.leases.lease_commands(CallContext::server(), lease_request()).await
+            {
                 if leased.commands.is_empty() {
                     continue;
                 }
@@ -67,7 +69,11 @@ impl TestServer {
                     reports: leased.commands.iter().map(completed_report).collect(),
                     lease: None,
                 };
-                runtime.process_reports(request).await.expect("reported");
+                services
+                    .reports
+                    .process_reports(CallContext::server(), request)
+                    .await
+                    .expect("reported");
             }
         });
     }
@@ -77,11 +83,16 @@ impl TestServer {
     }
 
     async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteResponse, RuntimeError> {
-        self.runtime.execute(request).await
+        Ok(self.services.executions.start(CallContext::server(), request).await?.answer)
     }
 
     async fn wait_for_end(&self, run: ExecutionId) -> ExecutionResult {
-        let end = self.runtime.wait_for_end(run, TEST_TIMEOUT).await.expect("known");
+        let end = self
+            .services
+            .executions
+            .wait_for_end(CallContext::server(), run, TEST_TIMEOUT)
+            .await
+            .expect("known");
         end.expect("it ends")
     }
 
@@ -102,7 +113,7 @@ impl TestServer {
         let mut seen = self.event_types(run).await;
         while !seen.contains(&event_type) {
             let version = ExecutionVersion::new(i64::try_from(seen.len()).unwrap()).unwrap();
-            self.runtime.wait_for_events(run, version, TEST_TIMEOUT).await;
+            self.services.executions.wait_for_events(run, version, TEST_TIMEOUT).await;
             seen = self.event_types(run).await;
         }
     }
@@ -228,13 +239,28 @@ async fn signal_is_delivered_before_and_after_wait() {
     let server = start_server().await;
     server.register_playbook(1, "hold", WAIT_PLAYBOOK).await;
     let run = server.start_run("hold").await;
-    let other = server.runtime.send_signal(run, None, signal_request("go", Some("x"), 1));
+    let other = server.services.executions.send_signal(
+        CallContext::server(),
+        run,
+        None,
+        signal_request("go", Some("x"), 1),
+    );
     assert!(!other.await.unwrap().delivered);
-    let sent = server.runtime.send_signal(run, None, signal_request("go", Some("k"), 2));
+    let sent = server.services.executions.send_signal(
+        CallContext::server(),
+        run,
+        None,
+        signal_request("go", Some("k"), 2),
+    );
     assert!(sent.await.unwrap().delivered);
     let result = server.wait_for_result(run).await;
     assert_eq!(json_field(&result, "payload.n"), Json::from(2));
-    let reserved = server.runtime.send_signal(run, None, signal_request("approval", None, 1));
+    let reserved = server.services.executions.send_signal(
+        CallContext::server(),
+        run,
+        None,
+        signal_request("approval", None, 1),
+    );
     assert!(reserved.await.is_err());
 }
 
@@ -245,7 +271,11 @@ async fn broadcast_reaches_open_and_later_waits() {
     let waiting = [server.start_run("hold").await, server.start_run("hold").await];
     // Their lookback is over, so only the broadcast can reach them.
     server.wait_for_follow_ups().await;
-    let sent = server.runtime.broadcast_signal(None, signal_request("go", Some("k"), 7)).await;
+    let sent = server
+        .services
+        .executions
+        .broadcast_signal(CallContext::server(), None, signal_request("go", Some("k"), 7))
+        .await;
     let reached: BTreeSet<ExecutionId> = sent.unwrap().delivered.into_iter().collect();
     assert_eq!(reached, BTreeSet::from(waiting));
     for run in waiting {
@@ -263,7 +293,13 @@ async fn approval_follows_user_decision() {
     let body = "workflow:\n  - {step: ask, tool: {kind: approval, title: Ship it, quorum: 2}}\n";
     server.register_playbook(1, "ask", body).await;
     let run = server.start_run("ask").await;
-    let open = server.runtime.list_approvals(ApprovalsQuery::default()).await.unwrap().approvals;
+    let open = server
+        .services
+        .queries
+        .list_approvals(CallContext::server(), ApprovalsQuery::default())
+        .await
+        .unwrap()
+        .approvals;
     assert_eq!((open.len(), open[0].execution_id), (1, run));
     assert_eq!(open[0].title, Some(Json::from("Ship it")));
     let decide = |actor: &'static str| {
@@ -274,7 +310,12 @@ async fn approval_follows_user_decision() {
             comment: None,
             values: None,
         };
-        server.runtime.submit_approval(run, actor.into(), request)
+        server.services.executions.submit_approval(
+            CallContext::server(),
+            run,
+            actor.into(),
+            request,
+        )
     };
     decide("ann").await.unwrap();
     assert!(decide("ann").await.is_err(), "one decision each");
@@ -283,8 +324,9 @@ async fn approval_follows_user_decision() {
     assert_eq!(json_field(&result, "approved"), Json::from(true));
     assert!(
         server
-            .runtime
-            .list_approvals(ApprovalsQuery::default())
+            .services
+            .queries
+            .list_approvals(CallContext::server(), ApprovalsQuery::default())
             .await
             .unwrap()
             .approvals
@@ -316,10 +358,20 @@ async fn cancelling_parent_cancels_awaited_child() {
     server.register_playbook(2, "child", WAIT_PLAYBOOK).await;
     let run = server.start_run("parent").await;
     let child = server.wait_for_child(run).await;
-    let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
+    let cancel = server.services.executions.cancel_execution(
+        CallContext::server(),
+        run,
+        None,
+        CancelRequest::default(),
+    );
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run, child]);
     assert_eq!(server.wait_for_end(child).await.status, ExecutionStatus::Cancelled);
-    let again = server.runtime.cancel_execution(run, None, CancelRequest::default());
+    let again = server.services.executions.cancel_execution(
+        CallContext::server(),
+        run,
+        None,
+        CancelRequest::default(),
+    );
     assert_eq!(again.await.unwrap().cancelled_executions, []);
 }
 
@@ -335,7 +387,12 @@ async fn cancel_cascades_to_all_descendants_or_none() {
     let run = server.start_run("top").await;
     let middle = server.wait_for_child(run).await;
     let lowest = server.wait_for_child(middle).await;
-    let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
+    let cancel = server.services.executions.cancel_execution(
+        CallContext::server(),
+        run,
+        None,
+        CancelRequest::default(),
+    );
     let cancelled = cancel.await.unwrap().cancelled_executions;
     assert_eq!(cancelled, [run, middle, lowest]);
     server.wait_for_follow_ups().await;
@@ -344,10 +401,20 @@ async fn cancel_cascades_to_all_descendants_or_none() {
     let middle = server.wait_for_child(run).await;
     let lowest = server.wait_for_child(middle).await;
     let without_cascade = CancelRequest { cascade: Some(false), ..CancelRequest::default() };
-    let cancel = server.runtime.cancel_execution(run, None, without_cascade);
+    let cancel = server.services.executions.cancel_execution(
+        CallContext::server(),
+        run,
+        None,
+        without_cascade,
+    );
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run]);
     // Runs that were not cancelled complete.
-    let sent = server.runtime.send_signal(lowest, None, signal_request("go", Some("k"), 1));
+    let sent = server.services.executions.send_signal(
+        CallContext::server(),
+        lowest,
+        None,
+        signal_request("go", Some("k"), 1),
+    );
     assert!(sent.await.unwrap().delivered);
     assert_eq!(server.wait_for_end(middle).await.status, ExecutionStatus::Completed);
     server.wait_for_follow_ups().await;
@@ -372,7 +439,12 @@ async fn concurrency_limit_is_enforced() {
         }
         assert!(open.len() <= 2, "{open:?}");
         for run in open {
-            let sent = server.runtime.send_signal(run, None, signal_request("go", None, 1));
+            let sent = server.services.executions.send_signal(
+                CallContext::server(),
+                run,
+                None,
+                signal_request("go", None, 1),
+            );
             if sent.await.is_ok_and(|sent| sent.delivered) {
                 server.wait_for_result(run).await;
                 remaining.remove(&run);
@@ -402,7 +474,12 @@ async fn step_slot_is_granted_in_limited_runs() {
         }
         assert!(open.len() <= 1, "{open:?}");
         for run in open {
-            let sent = server.runtime.send_signal(run, None, signal_request("go", None, 1));
+            let sent = server.services.executions.send_signal(
+                CallContext::server(),
+                run,
+                None,
+                signal_request("go", None, 1),
+            );
             assert!(sent.await.unwrap().delivered);
             server.wait_for_result(run).await;
             remaining.remove(&run);
@@ -423,15 +500,35 @@ async fn slot_offered_during_pause_is_requested_again() {
     let second = server.start_run("both").await;
     server.wait_for_slot_request(second, "few").await;
     let control_request = noetl_api::execution::ControlRequest::default;
-    server.runtime.pause_execution(second, None, control_request()).await.unwrap();
-    let sent = server.runtime.send_signal(first, None, signal_request("go", None, 1));
+    server
+        .services
+        .executions
+        .pause_execution(CallContext::server(), second, None, control_request())
+        .await
+        .unwrap();
+    let sent = server.services.executions.send_signal(
+        CallContext::server(),
+        first,
+        None,
+        signal_request("go", None, 1),
+    );
     assert!(sent.await.unwrap().delivered);
     server.wait_for_result(first).await;
     server.wait_for_follow_ups().await;
     server.wait_until_slots_free(&["few"]).await;
-    server.runtime.resume_execution(second, None, control_request()).await.unwrap();
+    server
+        .services
+        .executions
+        .resume_execution(CallContext::server(), second, None, control_request())
+        .await
+        .unwrap();
     server.wait_for_event(second, EventType::StepEnter).await;
-    let sent = server.runtime.send_signal(second, None, signal_request("go", None, 1));
+    let sent = server.services.executions.send_signal(
+        CallContext::server(),
+        second,
+        None,
+        signal_request("go", None, 1),
+    );
     assert!(sent.await.unwrap().delivered);
     server.wait_for_result(second).await;
     server.wait_for_follow_ups().await;
@@ -447,7 +544,12 @@ async fn ended_run_leaves_no_slot_request() {
     let second = server.start_run("both").await;
     server.wait_for_slot_request(second, "few").await;
     for run in [second, first] {
-        let cancel = server.runtime.cancel_execution(run, None, CancelRequest::default());
+        let cancel = server.services.executions.cancel_execution(
+            CallContext::server(),
+            run,
+            None,
+            CancelRequest::default(),
+        );
         cancel.await.unwrap();
     }
     server.wait_for_follow_ups().await;
@@ -529,13 +631,38 @@ async fn concurrent_deliveries_start_one_run() {
 async fn idempotent_request_returns_same_answer() {
     let server = start_server().await;
     server.register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n").await;
-    let first = server.runtime.execute_once(execute_request("one"), "key").await.unwrap();
-    let again = server.runtime.execute_once(execute_request("one"), "key").await.unwrap();
+    let first = server
+        .services
+        .executions
+        .start(
+            CallContext::server(),
+            StartRequest::from(execute_request("one")).with_idempotency_key("key").unwrap(),
+        )
+        .await
+        .unwrap()
+        .answer;
+    let again = server
+        .services
+        .executions
+        .start(
+            CallContext::server(),
+            StartRequest::from(execute_request("one")).with_idempotency_key("key").unwrap(),
+        )
+        .await
+        .unwrap()
+        .answer;
     assert_eq!(first.execution_id, again.execution_id);
     let other = ExecuteRequest {
         payload: Some(Json::object([("n", Json::from(1))])),
         ..execute_request("one")
     };
-    let other = server.runtime.execute_once(other, "key").await;
+    let other = server
+        .services
+        .executions
+        .start(
+            CallContext::server(),
+            StartRequest::from(other).with_idempotency_key("key").unwrap(),
+        )
+        .await;
     assert_eq!(other.unwrap_err().into_problem().status, 422);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use noetl_server::Runtime;
+use noetl_server::ControlPlane;
 use noetl_server::http::{self, HttpListeners, HttpSettings};
 use noetl_store::{PrivilegeCheck, Store};
 use noetl_types::{Millis, PoolName};
@@ -125,7 +125,7 @@ async fn serve_until_stopped(
         None
     } else {
         let configured = config.get(&BOOTSTRAP_TOKEN)?;
-        let token = runtime.bootstrap_admin_token(configured.as_deref()).await;
+        let token = runtime.identities.bootstrap_admin_token(configured.as_deref()).await;
         token.map_err(|error| Error::from_chain(&error))?
     };
     let worker = match mode {
@@ -169,7 +169,7 @@ async fn warn_missing_log_privileges(store: &dyn Store, location: &StoreLocation
 
 /// All components of the process.
 struct DevProcess {
-    runtime: Runtime,
+    runtime: ControlPlane,
     server: JoinHandle<Result<(), http::ServeError>>,
     stop_server: CancellationToken,
     worker: Option<InProcessWorker>,
@@ -177,7 +177,7 @@ struct DevProcess {
 
 impl DevProcess {
     fn start(
-        runtime: Runtime,
+        runtime: ControlPlane,
         listeners: HttpListeners,
         settings: HttpSettings,
         worker: Option<InProcessWorker>,

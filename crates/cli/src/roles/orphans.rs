@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use noetl_api::execution::CancelRequest;
-use noetl_server::{Clock as _, Runtime, RuntimeError, SystemClock};
+use noetl_server::{CallContext, Clock as _, ControlPlane, RuntimeError, SystemClock};
 use noetl_store::{Execution, ExecutionFilter, RuntimeKind, Store, StoreError};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, TenantId, Timestamp};
@@ -52,7 +52,7 @@ impl OrphanScope {
 /// Cancels orphaned local runs and returns their number.
 pub(crate) async fn cancel_orphans(
     store: &dyn Store,
-    runtime: &Runtime,
+    runtime: &ControlPlane,
     location: &StoreLocation,
     config: &Config,
 ) -> Result<usize> {
@@ -68,7 +68,7 @@ pub(crate) async fn cancel_orphans(
 async fn cancel_orphans_in(
     scope: OrphanScope,
     store: &dyn Store,
-    runtime: &Runtime,
+    runtime: &ControlPlane,
 ) -> Result<usize, RuntimeError> {
     let now = SystemClock.now();
     let (cutoff, live_pools) = match scope {
@@ -92,7 +92,11 @@ async fn cancel_orphans_in(
                 reason: Some("the process that ran it no longer exists".into()),
                 cascade: None,
             };
-            match runtime.cancel_execution(execution_id, None, request).await {
+            match runtime
+                .executions
+                .cancel_execution(CallContext::server(), execution_id, None, request)
+                .await
+            {
                 Ok(_) => count += 1,
                 Err(RuntimeError::Refused(problem))
                     if problem.known_code() == Some(ErrorCode::AlreadyTerminal) => {}

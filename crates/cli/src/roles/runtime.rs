@@ -1,10 +1,10 @@
-//! Runtime with the settings of the configuration.
+//! Services with the settings of the configuration.
 
 use std::sync::Arc;
 
 use noetl_engine::PlanDefaults;
 use noetl_server::{
-    NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
+    ControlPlane, NatsConnectionSettings, NatsSettings, Settings, StreamSettings, SystemClock,
 };
 use noetl_store::Store;
 use noetl_types::limits::MaxAttempts;
@@ -39,19 +39,22 @@ pub(crate) async fn open_runtime(
     location: &StoreLocation,
     config: &Config,
     endpoint: Option<ServerEndpoint<'_>>,
-) -> Result<Runtime> {
+) -> Result<ControlPlane> {
     let settings = Settings {
         keys: load_keys(config, location, endpoint.is_some())?,
         ..runtime_settings(config, endpoint)?
     };
-    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
+    let runtime = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
     runtime.map_err(|error| Error::from_chain(&error))
 }
 
 /// Opens a runtime that only reads the store.
-pub(crate) fn open_read_only_runtime(store: Arc<dyn Store>, config: &Config) -> Result<Runtime> {
+pub(crate) fn open_read_only_runtime(
+    store: Arc<dyn Store>,
+    config: &Config,
+) -> Result<ControlPlane> {
     let settings = runtime_settings(config, None)?;
-    Ok(Runtime::open_read_only(store, Arc::new(SystemClock), settings))
+    Ok(ControlPlane::open_read_only(store, Arc::new(SystemClock), settings))
 }
 
 fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Result<Settings> {

@@ -9,7 +9,7 @@ use noetl_api::execution::{CancelRequest, EventPage, ExecutionDetail, ExecutionS
 use noetl_api::explain::{ExecutionExplanation, ExplainQuery};
 use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionList, ExecutionsQuery};
 use noetl_api::{Client, WorkerApi as _};
-use noetl_server::Runtime;
+use noetl_server::{CallContext, ControlPlane};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Json, PlaybookPath, PoolName, Text};
 
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub(crate) enum Target {
     /// A runtime in this process.
-    Local(Runtime),
+    Local(ControlPlane),
     /// A server.
     Remote(Client),
 }
@@ -31,14 +31,18 @@ impl Target {
         let request =
             RegisterRequest { content: content.to_owned(), resource_type: None, dry_run: false };
         Ok(match self {
-            Self::Local(runtime) => runtime.register_definition_as_admin(request).await?,
+            Self::Local(runtime) => {
+                runtime.catalog.register_definition_as_admin(CallContext::server(), request).await?
+            }
             Self::Remote(client) => client.catalog_register(&request).await?,
         })
     }
 
     pub(crate) async fn start_execution(&self, request: ExecuteRequest) -> Result<ExecuteResponse> {
         Ok(match self {
-            Self::Local(runtime) => runtime.execute(request).await?,
+            Self::Local(runtime) => {
+                runtime.executions.start(CallContext::server(), request).await?.answer
+            }
             Self::Remote(client) => client.execute_playbook(&request).await?,
         })
     }
@@ -46,7 +50,9 @@ impl Target {
     /// Fetches the status and result of a run.
     pub(crate) async fn fetch_status(&self, id: ExecutionId) -> Result<ExecutionStatusView> {
         Ok(match self {
-            Self::Local(runtime) => runtime.execution_status(id).await?,
+            Self::Local(runtime) => {
+                runtime.queries.execution_status(CallContext::server(), id).await?
+            }
             Self::Remote(client) => client.get_execution_status(id).await?,
         })
     }
@@ -62,7 +68,9 @@ impl Target {
     /// Fetches a page of runs, newest first.
     pub(crate) async fn list_executions(&self, query: ExecutionsQuery) -> Result<ExecutionList> {
         Ok(match self {
-            Self::Local(runtime) => runtime.list_executions(query).await?,
+            Self::Local(runtime) => {
+                runtime.queries.list_executions(CallContext::server(), query).await?
+            }
             Self::Remote(client) => client.list_executions(&query).await?,
         })
     }
@@ -72,7 +80,9 @@ impl Target {
         let query =
             ExecutionDetailQuery { page_size: PageLimit::MIN, ..ExecutionDetailQuery::default() };
         Ok(match self {
-            Self::Local(runtime) => runtime.execution_detail(id, query).await?,
+            Self::Local(runtime) => {
+                runtime.queries.execution_detail(CallContext::server(), id, query).await?
+            }
             Self::Remote(client) => client.get_execution(id, &query).await?,
         })
     }
@@ -84,7 +94,9 @@ impl Target {
         query: EventsQuery,
     ) -> Result<EventPage> {
         Ok(match self {
-            Self::Local(runtime) => runtime.list_events(id, query).await?,
+            Self::Local(runtime) => {
+                runtime.queries.list_events(CallContext::server(), id, query).await?
+            }
             Self::Remote(client) => client.list_events(id, &query).await?,
         })
     }
@@ -92,7 +104,9 @@ impl Target {
     /// Fetches data that a log contains by reference.
     pub(crate) async fn resolve_reference(&self, reference: &str) -> Result<Json> {
         Ok(match self {
-            Self::Local(runtime) => runtime.resolve_result(reference).await?,
+            Self::Local(runtime) => {
+                runtime.results.resolve_result(CallContext::server(), reference).await?
+            }
             Self::Remote(client) => client.resolve_result(reference).await?,
         })
     }
@@ -104,7 +118,9 @@ impl Target {
         query: ExplainQuery,
     ) -> Result<ExecutionExplanation> {
         Ok(match self {
-            Self::Local(runtime) => runtime.explain_execution(id, query).await?,
+            Self::Local(runtime) => {
+                runtime.queries.explain_execution(CallContext::server(), id, query).await?
+            }
             Self::Remote(client) => client.explain_execution(id, &query).await?,
         })
     }
@@ -115,7 +131,9 @@ impl Target {
         request: CatalogListRequest,
     ) -> Result<CatalogList> {
         Ok(match self {
-            Self::Local(runtime) => runtime.list_definitions(request).await?,
+            Self::Local(runtime) => {
+                runtime.catalog.list_definitions(CallContext::server(), request).await?
+            }
             Self::Remote(client) => client.catalog_list(&request).await?,
         })
     }
@@ -125,7 +143,9 @@ impl Target {
         request: CatalogResourceRequest,
     ) -> Result<CatalogResource> {
         Ok(match self {
-            Self::Local(runtime) => runtime.catalog_item(request).await?,
+            Self::Local(runtime) => {
+                runtime.catalog.catalog_item(CallContext::server(), request).await?
+            }
             Self::Remote(client) => client.catalog_resource(&request).await?,
         })
     }
@@ -138,7 +158,12 @@ impl Target {
     ) -> Result<CatalogList> {
         let limit = PageLimit::MAX;
         Ok(match self {
-            Self::Local(runtime) => runtime.definition_versions(path, limit, cursor).await?,
+            Self::Local(runtime) => {
+                runtime
+                    .catalog
+                    .definition_versions(CallContext::server(), path, limit, cursor)
+                    .await?
+            }
             Self::Remote(client) => client.catalog_versions(&path, limit, cursor.as_ref()).await?,
         })
     }
@@ -147,9 +172,12 @@ impl Target {
     pub(crate) async fn cancel_execution(&self, id: ExecutionId, reason: &str) -> Result<()> {
         let request = CancelRequest { reason: Some(reason.into()), cascade: None };
         let result = match self {
-            Self::Local(runtime) => {
-                runtime.cancel_execution(id, None, request).await.map(drop).map_err(Error::from)
-            }
+            Self::Local(runtime) => runtime
+                .executions
+                .cancel_execution(CallContext::server(), id, None, request)
+                .await
+                .map(drop)
+                .map_err(Error::from),
             Self::Remote(client) => {
                 client.cancel_execution(id, &request).await.map(drop).map_err(Error::from)
             }

@@ -9,7 +9,7 @@ use noetl_api::client::StreamUpdate;
 use noetl_api::execution::EventView;
 use noetl_api::query::EventsQuery;
 use noetl_api::{ApiError, Client};
-use noetl_server::Runtime;
+use noetl_server::{CallContext, ControlPlane};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, ExecutionVersion, Seq};
 use tokio::sync::mpsc;
@@ -64,14 +64,15 @@ struct EventReader {
 }
 
 impl EventReader {
-    async fn poll_runtime(mut self, runtime: Runtime) {
+    async fn poll_runtime(mut self, runtime: ControlPlane) {
         loop {
             let query = EventsQuery {
                 after_seq: self.after,
                 limit: PageLimit::MAX,
                 ..EventsQuery::default()
             };
-            let page = runtime.list_events(self.execution_id, query).await;
+            let page =
+                runtime.queries.list_events(CallContext::server(), self.execution_id, query).await;
             let is_error = page.is_err();
             let is_drained = page.as_ref().is_ok_and(|page| page.events.is_empty());
             let events = page.map(|page| page.events).map_err(Error::from);
@@ -80,7 +81,7 @@ impl EventReader {
             }
             if is_drained {
                 let version = self.after.map_or(ExecutionVersion::EMPTY, ExecutionVersion::from);
-                runtime.wait_for_events(self.execution_id, version, POLL_TIMEOUT).await;
+                runtime.executions.wait_for_events(self.execution_id, version, POLL_TIMEOUT).await;
             }
         }
     }

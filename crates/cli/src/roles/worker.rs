@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 
-use noetl_server::Runtime;
+use noetl_server::ControlPlane;
 use noetl_tools::egress::{EgressPolicy, EgressRule};
 use noetl_tools::sandbox::{SandboxMode, SandboxSettings, SandboxStatus};
 use noetl_tools::{
@@ -86,7 +86,7 @@ impl InProcessWorker {
     /// Starts a worker of a pool. Running commands get `drain_timeout` to finish after a stop
     /// request.
     pub(crate) fn start(
-        runtime: &Runtime,
+        runtime: &ControlPlane,
         pool: PoolName,
         drain_timeout: Millis,
         config: &Config,
@@ -97,7 +97,7 @@ impl InProcessWorker {
         let platform = PlatformToolSettings::default();
         let toolbox = build_toolbox(config, env, CodeTrust::Trusted, platform)?;
         let stop = CancellationToken::new();
-        let worker = Worker::new(Arc::new(runtime.clone()), toolbox, settings);
+        let worker = Worker::new(Arc::new(runtime.worker_api()), toolbox, settings);
         Ok(Self { task: tokio::spawn(worker.run(stop.clone())), stop })
     }
 }

@@ -14,7 +14,9 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::ProjectRequest;
 use noetl_messaging::nats::{NatsConnection, NatsConnectionSettings, StreamSpec};
 use noetl_server::http::{HttpSettings, InternalToken, serve_http};
-use noetl_server::{Clock as _, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
+use noetl_server::{
+    CallContext, Clock as _, ControlPlane, NatsSettings, Settings, StreamSettings, SystemClock,
+};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{
     Execution, MAX_EXACT_PUBLISHED_COUNT, OutboxFilter, OutboxStatus, PostgresStore,
@@ -49,7 +51,7 @@ const EVENT_STREAM_PLAN: StreamSpec = StreamSpec {
 /// Server with an outbox, a platform worker, and a broker.
 struct TestPlatform {
     store: Arc<dyn Store>,
-    runtime: Runtime,
+    runtime: ControlPlane,
     connection: NatsConnection,
     stop: CancellationToken,
     nats: NatsServer,
@@ -116,7 +118,7 @@ impl TestPlatform {
     ) -> Self {
         let TestBroker { nats, connection } = broker;
         let clock = Arc::new(SystemClock);
-        let runtime = Runtime::open(Arc::clone(&store), clock, settings).await.unwrap();
+        let runtime = ControlPlane::open(Arc::clone(&store), clock, settings).await.unwrap();
         let stop = CancellationToken::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -141,7 +143,7 @@ impl TestPlatform {
             [("token", INTERNAL_TOKEN.to_owned()), ("url", url)],
         );
         let worker =
-            Worker::new(Arc::new(runtime.clone()), Arc::new(Toolbox::new(tools)), settings);
+            Worker::new(Arc::new(runtime.worker_api()), Arc::new(Toolbox::new(tools)), settings);
         tokio::spawn(worker.run(stop.clone()));
         Self { store, runtime, connection, stop, nats }
     }
@@ -169,7 +171,12 @@ impl TestPlatform {
             let events = chunk.iter().map(|number| event(*number)).collect();
             let response = self
                 .runtime
-                .project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner)
+                .projection
+                .project_events(
+                    CallContext::server(),
+                    ProjectRequest { events },
+                    ProjectionScope::ExecutionOwner,
+                )
                 .await
                 .unwrap();
             assert_eq!(response.projected, chunk.len() as u64, "{response:?}");
@@ -196,7 +203,13 @@ impl TestPlatform {
             path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
             ..ExecuteRequest::default()
         };
-        self.runtime.execute(request).await.unwrap().execution_id
+        self.runtime
+            .executions
+            .start(CallContext::server(), request)
+            .await
+            .unwrap()
+            .answer
+            .execution_id
     }
 
     /// Waits until a run has ended and returns its row.
@@ -246,7 +259,7 @@ fn applied_positions(received: &BTreeMap<(i64, i64), u32>) -> BTreeMap<i64, i64>
 /// Lets publishers compete for many rows. Each event is published once, and no execution has a gap.
 async fn check_racing_publishers(store: Arc<dyn Store>, events: u64) {
     let platform = TestPlatform::open(store, 16, false).await;
-    platform.runtime.register_system_playbooks().await.unwrap();
+    platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();
     platform.fill_outbox(events).await;
     assert_eq!(platform.count_rows(OutboxStatus::Pending).await, events);
     // A core subscription receives each publication, including those that the stream deduplicates.
@@ -355,7 +368,7 @@ async fn stream_and_outbox_publish_equal_events() {
     let settings = Settings { outbox: true, platform: false, ..streaming_settings(&broker.nats) };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let platform = TestPlatform::open_with(store, 2, settings, broker).await;
-    platform.runtime.register_system_playbooks().await.unwrap();
+    platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();
     let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
     let listener = tokio::spawn(async move {
         // Each projected event is published twice, and the stream deduplicates it by its id.
@@ -394,7 +407,7 @@ async fn stream_and_outbox_publish_equal_events() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleanup_playbook_reports_purged_runtimes() {
     let platform = TestPlatform::open(Arc::new(SqliteStore::in_memory().unwrap()), 2, false).await;
-    platform.runtime.register_system_playbooks().await.unwrap();
+    platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();
     let now = SystemClock.now();
     for (number, name, minutes) in [(1, "silent", 61), (2, "active", 59)] {
         let pool = RuntimeRegistration {
@@ -412,7 +425,8 @@ async fn cleanup_playbook_reports_purged_runtimes() {
         wait_ms: Some(30_000),
         ..ExecuteRequest::default()
     };
-    let run = platform.runtime.execute(request).await.unwrap();
+    let run =
+        platform.runtime.executions.start(CallContext::server(), request).await.unwrap().answer;
     let row = platform.wait_for_execution_end(run.execution_id).await;
     assert_eq!(row.view.status.as_str(), "COMPLETED", "{:?}", row.view.error);
     let pools = platform.store.list_runtimes(RuntimeKind::WorkerPool);
@@ -466,7 +480,7 @@ async fn wait_for_consumer(context: &Context, what: &str, condition: impl Fn(&In
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn projector_follows_the_stream() {
     let platform = TestPlatform::open_streaming(Arc::new(SqliteStore::in_memory().unwrap())).await;
-    let second = Runtime::open(
+    let second = ControlPlane::open(
         Arc::clone(&platform.store),
         Arc::new(SystemClock),
         streaming_settings(&platform.nats),

@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::time::Instant;
 
-use super::authorized_runtime::AppState;
 use super::http_error::HttpError;
 use super::middleware::access::MaxBody;
+use super::request_context::AppState;
 
 /// Extractor of a JSON object.
 ///

@@ -10,7 +10,7 @@ use noetl_api::Problem;
 use noetl_api::problem::{PROBLEM_JSON, ProblemDetail};
 use noetl_types::{ErrorCode, Text};
 
-use crate::runtime::RuntimeError;
+use crate::error::RuntimeError;
 
 /// Error of a request.
 ///

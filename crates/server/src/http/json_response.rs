@@ -9,7 +9,7 @@ use noetl_types::Text;
 use serde::Serialize;
 
 use super::http_error::HttpError;
-use crate::read::ObservedSeq;
+use crate::access::ObservedSeq;
 
 /// Header with the seq of the log that a response reflects.
 const X_SEQ: HeaderName = HeaderName::from_static("x-seq");

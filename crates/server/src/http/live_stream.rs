@@ -1,6 +1,7 @@
 //! Live event responses: server-sent events for browsers, JSON lines for scripts.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -15,12 +16,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use super::authorized_runtime::RequestContext;
 use super::http_error::HttpError;
 use super::json_response::typed_response;
 use super::middleware::access::CallerIdentity;
 use super::params::QueryParams;
-use crate::runtime::Runtime;
+use super::request_context::RequestContext;
+use crate::services::Identities;
 
 /// Interval of keep-alive comments while there are no events.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -166,7 +167,7 @@ struct LiveStream<S> {
     source: S,
     format: StreamFormat,
     identity: CallerIdentity,
-    runtime: Runtime,
+    identities: Arc<Identities>,
     shutdown: CancellationToken,
     /// Span of the request. The response body outlives the handler.
     span: Span,
@@ -225,7 +226,7 @@ impl<S: LiveSource> LiveStream<S> {
             let remaining = keep_alive_at.saturating_duration_since(Instant::now());
             let items = self.source.next_items(remaining.min(TOKEN_CHECK_INTERVAL)).await?;
             if let Some(token) = self.identity.token_reference() {
-                self.runtime.recheck_token(token).await?;
+                self.identities.recheck_token(token).await?;
             }
             let is_quiet = items.as_ref().is_some_and(Vec::is_empty);
             if !is_quiet || Instant::now() >= keep_alive_at {
@@ -245,7 +246,7 @@ pub(super) fn live_response<S: LiveSource>(
         source,
         format,
         identity: context.identity,
-        runtime: context.runtime,
+        identities: Arc::clone(&context.services.identities),
         shutdown: context.shutdown,
         span: Span::current(),
         has_begun: false,

@@ -1,12 +1,11 @@
-//! The HTTP API of the runtime.
+//! The HTTP API of the services.
 //!
 //! Owns the limits on size and duration of requests, authentication and authorization, the parsing
-//! of requests, and the format of errors. A handler parses its request, calls the runtime once, and
+//! of requests, and the format of errors. A handler parses its request, calls a service once, and
 //! writes the response.
 //!
 //! Must not decide anything about executions or access the store.
 
-mod authorized_runtime;
 mod body;
 mod http_error;
 mod json_response;
@@ -17,6 +16,7 @@ mod middleware;
 mod mtls;
 mod openapi_page;
 mod params;
+mod request_context;
 mod routes;
 mod serve;
 mod settings;

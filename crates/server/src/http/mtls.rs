@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
 use super::middleware::access::CallerIdentity;
-use crate::runtime::AuthContext;
+use crate::access::AuthContext;
 
 /// Identities by name in the client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use noetl_types::limits::PageLimit;
 use noetl_types::trace::TraceContext;
 use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, Json, Text};
 
-use super::authorized_runtime::AppState;
 use super::http_error::HttpError;
+use super::request_context::AppState;
 
 /// Header with the idempotency key of a request.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -31,7 +31,7 @@ use super::routes::build_router;
 use super::settings::HttpSettings;
 use super::tls::ListenerTls;
 use super::write_timeout::WriteTimeoutStream;
-use crate::runtime::Runtime;
+use crate::services::ControlPlane;
 
 /// Maximum size of the head of a request.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -93,7 +93,7 @@ impl From<TcpListener> for HttpListeners {
 /// Rejects a listener that other machines can reach if callers need no token, or if tokens and
 /// responses would be sent unencrypted.
 pub async fn serve_http(
-    runtime: Runtime,
+    services: ControlPlane,
     listeners: impl Into<HttpListeners>,
     settings: HttpSettings,
     shutdown: CancellationToken,
@@ -116,7 +116,7 @@ pub async fn serve_http(
         check_listen_address(address, &settings)?;
     }
     let servers = listeners.into_iter().map(|(kind, listener)| {
-        HttpServer::new(&runtime, &settings, kind, &shutdown).accept_loop(listener)
+        HttpServer::new(&services, &settings, kind, &shutdown).accept_loop(listener)
     });
     join_all(servers).await;
     Ok(())
@@ -149,13 +149,13 @@ struct HttpServer {
 
 impl HttpServer {
     fn new(
-        runtime: &Runtime,
+        services: &ControlPlane,
         settings: &HttpSettings,
         kind: ListenerKind,
         shutdown: &CancellationToken,
     ) -> Self {
-        let authenticator = Authenticator::new(runtime.clone(), settings);
-        let router = build_router(runtime.clone(), settings, kind, shutdown.clone());
+        let authenticator = Authenticator::new(services.clone(), settings);
+        let router = build_router(services.clone(), settings, kind, shutdown.clone());
         Self {
             pipeline: Arc::new(RequestPipeline::new(router, authenticator)),
             connection_permits: Arc::new(Semaphore::new(settings.max_connections)),

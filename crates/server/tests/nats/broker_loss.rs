@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use noetl_api::internal::ProjectRequest;
-use noetl_server::{Clock, Runtime, SystemClock};
+use noetl_server::{CallContext, Clock, ControlPlane, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::{ProjectionScope, QuarantineFilter, SqliteStore, Store};
 use noetl_testkit::nats::NatsServer;
@@ -24,7 +24,7 @@ use crate::stream::{
 use crate::stream_reader::{assert_stream_complete, connect_jetstream, read_stream};
 
 /// Projects `count` events into the log, with ids that start at `first`.
-async fn project_events(runtime: &Runtime, first: i64, count: i64) {
+async fn project_events(services: &ControlPlane, first: i64, count: i64) {
     let ids: Vec<_> = (first..first + count).collect();
     for chunk in ids.chunks(1_000) {
         let event = |id: &i64| {
@@ -35,8 +35,13 @@ async fn project_events(runtime: &Runtime, first: i64, count: i64) {
             ])
         };
         let events = chunk.iter().map(event).collect();
-        let response = runtime
-            .project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner)
+        let response = services
+            .projection
+            .project_events(
+                CallContext::server(),
+                ProjectRequest { events },
+                ProjectionScope::ExecutionOwner,
+            )
             .await
             .unwrap();
         assert_eq!(response.rejected.len(), 0, "{:?}", response.rejected.first());
@@ -75,10 +80,10 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 /// Waits until the whole log has been published.
-async fn wait_until_caught_up(runtime: &Runtime) {
-    wait_until_publishing(runtime).await;
+async fn wait_until_caught_up(services: &ControlPlane) {
+    wait_until_publishing(services).await;
     wait_until("nothing is left to publish", || async {
-        runtime.stream_status().await.unwrap().lag_events == 0
+        services.publishing.stream_status().await.unwrap().lag_events == 0
     })
     .await;
 }
@@ -88,25 +93,25 @@ async fn wait_until_caught_up(runtime: &Runtime) {
 async fn republishes_messages_lost_in_power_cut() {
     let mut nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    project_events(&runtime, 1_000_000, 50).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    project_events(&services, 1_000_000, 50).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     nats.kill_server().unwrap();
     let disk = DiskSnapshot::capture(&nats);
     nats.restart_server().unwrap();
     // More than the publisher's first and last look-back window.
     let many = 21_000;
-    project_events(&runtime, 2_000_000, many).await;
-    wait_until_caught_up(&runtime).await;
+    project_events(&services, 2_000_000, many).await;
+    wait_until_caught_up(&services).await;
     nats.kill_server().unwrap();
     disk.restore(&mut nats);
     nats.restart_server().unwrap();
     let restored = u64::try_from(many).unwrap();
     wait_until("all messages were restored", || async {
-        runtime.stream_status().await.unwrap().restored >= restored
+        services.publishing.stream_status().await.unwrap().restored >= restored
     })
     .await;
-    let status = runtime.stream_status().await.unwrap();
+    let status = services.publishing.stream_status().await.unwrap();
     assert_eq!((status.restored, status.rebuilds), (restored, 0));
     let context = connect_jetstream(&nats).await;
     let stream = context.get_stream("noetl_events").await.unwrap();
@@ -119,21 +124,21 @@ async fn cursor_waits_for_broker_acks() {
     let nats = NatsServer::start().unwrap();
     let proxy = BrokerProxy::start_before(&nats).await;
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
-    project_events(&runtime, 1_000_000, 5).await;
-    wait_until_caught_up(&runtime).await;
-    let position = async || runtime.stream_status().await.unwrap().position;
+    let services = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
+    project_events(&services, 1_000_000, 5).await;
+    wait_until_caught_up(&services).await;
+    let position = async || services.publishing.stream_status().await.unwrap().position;
     let before = position().await;
     proxy.hold_after(5_000);
-    project_large_events(&runtime, 1, 10_000).await;
+    project_large_events(&services, 1, 10_000).await;
     wait_until("the publisher has timed out", || async {
-        runtime.stream_status().await.unwrap().state == "failing"
+        services.publishing.stream_status().await.unwrap().state == "failing"
     })
     .await;
     assert!(proxy.forwarded_bytes() >= 10_000);
     assert_eq!(position().await, before);
     proxy.release();
-    wait_until_caught_up(&runtime).await;
+    wait_until_caught_up(&services).await;
     assert!(position().await > before);
     assert_stream_complete(&nats, &*cluster.store).await;
 }
@@ -143,21 +148,21 @@ async fn cursor_waits_for_broker_acks() {
 async fn rebuilds_stream_purged_while_publishing() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime =
+    let services =
         cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 10).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 10).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let context = connect_jetstream(&nats).await;
     let stream = context.get_stream("noetl_events").await.unwrap();
     let runs = tokio::spawn({
-        let runtime = runtime.clone();
-        async move { complete_runs(&runtime, 50).await }
+        let services = services.clone();
+        async move { complete_runs(&services, 50).await }
     });
     stream.purge().await.unwrap();
     runs.await.unwrap();
     assert_stream_complete(&nats, &*cluster.store).await;
-    assert!(runtime.stream_status().await.unwrap().rebuilds >= 1);
+    assert!(services.publishing.stream_status().await.unwrap().rebuilds >= 1);
 }
 
 /// Such a row can only be written by another program.
@@ -168,15 +173,15 @@ async fn quarantines_unreadable_event() {
     let StoreGuard::Database(database) = &cluster.store_guard else {
         return;
     };
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 1).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 1).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let invalid_sql = LATE_INSERT_SQL.replace("999", "-5");
     database.run_statement(&invalid_sql).unwrap();
-    complete_runs(&runtime, 5).await;
+    complete_runs(&services, 5).await;
     wait_until("the unreadable event is skipped", || async {
-        let status = runtime.stream_status().await.unwrap();
+        let status = services.publishing.stream_status().await.unwrap();
         let lag = cluster.store.feed_lag(FeedPosition::default()).await.unwrap();
         let is_caught_up = lag.held_back_since.is_none() && status.lag_events == 0;
         is_caught_up && read_stream(&nats).await.1 + 1 == lag.events
@@ -190,7 +195,7 @@ async fn quarantines_unreadable_event() {
     };
     assert_eq!(item.code, "unreadable");
     assert!(item.message.contains("seq"), "{item:?}");
-    assert_eq!(runtime.stream_status().await.unwrap().undeliverable, 1);
+    assert_eq!(services.publishing.stream_status().await.unwrap().undeliverable, 1);
 }
 
 /// Comparing a long stream with the log takes longer than a lease.
@@ -200,7 +205,7 @@ async fn keeps_lease_while_comparing_stream_and_log() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let open = async |store: Arc<dyn Store>, clock: Arc<dyn Clock>| {
         let settings = streaming_settings_with(&nats, short_dedup_settings());
-        Runtime::open(store, clock, settings).await.unwrap()
+        ControlPlane::open(store, clock, settings).await.unwrap()
     };
     let first = open(store.clone(), Arc::new(SystemClock)).await;
     project_events(&first, 1_000_000, 9_000).await;
@@ -225,7 +230,7 @@ async fn keeps_lease_while_comparing_stream_and_log() {
     let slow = FaultyStore::with_shared_store(store, Box::new(plan));
     let second = open(Arc::new(slow), clock).await;
     wait_until("the lost message is restored", || async {
-        second.stream_status().await.unwrap().restored == 1
+        second.publishing.stream_status().await.unwrap().restored == 1
     })
     .await;
     wait_until_publishing(&second).await;
@@ -274,14 +279,14 @@ async fn panicking_log_read_is_retried() {
     };
     let faulty = Arc::new(FaultyStore::with_shared_store(Arc::clone(&store), Box::new(plan)));
     let settings = streaming_settings_with(&nats, backfill_settings());
-    let runtime = Runtime::open(faulty, Arc::new(SystemClock), settings).await.unwrap();
-    project_events(&runtime, 1_000_000, 5).await;
-    wait_until_caught_up(&runtime).await;
+    let services = ControlPlane::open(faulty, Arc::new(SystemClock), settings).await.unwrap();
+    project_events(&services, 1_000_000, 5).await;
+    wait_until_caught_up(&services).await;
     should_panic.store(true, Ordering::Relaxed);
-    project_events(&runtime, 2_000_000, 5).await;
+    project_events(&services, 2_000_000, 5).await;
     wait_until("the read panics", || async { !should_panic.load(Ordering::Relaxed) }).await;
-    project_events(&runtime, 3_000_000, 5).await;
-    wait_until_caught_up(&runtime).await;
+    project_events(&services, 3_000_000, 5).await;
+    wait_until_caught_up(&services).await;
     assert_stream_complete(&nats, &*store).await;
 }
 
@@ -292,20 +297,20 @@ async fn panicking_log_read_is_retried() {
 async fn heavy_restarted_broker_receives_no_duplicates() {
     let mut nats = NatsServer::start().unwrap();
     let cluster = TestCluster::on_postgres().await;
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let many = 60_000;
-    project_events(&runtime, 1_000_000, many).await;
-    wait_until_caught_up(&runtime).await;
+    project_events(&services, 1_000_000, many).await;
+    wait_until_caught_up(&services).await;
     nats.kill_server().unwrap();
     nats.restart_server().unwrap();
-    project_events(&runtime, 2_000_000, 5).await;
+    project_events(&services, 2_000_000, 5).await;
     let all = u64::try_from(many).unwrap() + 5;
     wait_until("all events are published", || async {
-        runtime.stream_status().await.unwrap().published >= all
+        services.publishing.stream_status().await.unwrap().published >= all
     })
     .await;
-    wait_until_caught_up(&runtime).await;
-    let status = runtime.stream_status().await.unwrap();
+    wait_until_caught_up(&services).await;
+    let status = services.publishing.stream_status().await.unwrap();
     assert_eq!((status.published, status.duplicates), (all, 0));
     assert_eq!((status.restored, status.rebuilds), (0, 0));
 }

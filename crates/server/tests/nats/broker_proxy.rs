@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use noetl_api::internal::ProjectRequest;
-use noetl_server::{NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings};
+use noetl_server::{
+    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, Settings, StreamSettings,
+};
 use noetl_store::ProjectionScope;
 use noetl_testkit::nats::NatsServer;
 use noetl_types::Json;
@@ -89,7 +91,7 @@ impl BrokerProxy {
 }
 
 /// Projects `count` events of `bytes` bytes into the log in one call.
-pub(crate) async fn project_large_events(runtime: &Runtime, count: i64, bytes: usize) {
+pub(crate) async fn project_large_events(services: &ControlPlane, count: i64, bytes: usize) {
     let event = |number: i64| {
         Json::object([
             ("execution_id", Json::from(3_000_000)),
@@ -99,8 +101,11 @@ pub(crate) async fn project_large_events(runtime: &Runtime, count: i64, bytes: u
         ])
     };
     let events = (1..=count).map(event).collect();
-    let projected =
-        runtime.project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner);
+    let projected = services.projection.project_events(
+        CallContext::server(),
+        ProjectRequest { events },
+        ProjectionScope::ExecutionOwner,
+    );
     assert_eq!(Ok(projected.await.unwrap().projected), u64::try_from(count));
 }
 

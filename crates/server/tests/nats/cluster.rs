@@ -6,8 +6,8 @@ use std::time::Duration;
 use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
 use noetl_api::execute::ExecuteRequest;
 use noetl_server::{
-    Clock as _, NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings,
-    SystemClock,
+    CallContext, Clock as _, ControlPlane, NatsConnectionSettings, NatsSettings, Settings,
+    StreamSettings, SystemClock,
 };
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
@@ -82,9 +82,9 @@ impl TestCluster {
         self.store.register_definition(entry).await.expect("registered");
     }
 
-    pub(crate) async fn start_server(&self, settings: Settings) -> Runtime {
+    pub(crate) async fn start_server(&self, settings: Settings) -> ControlPlane {
         let clock = Arc::new(SystemClock);
-        let opened = Runtime::open(Arc::clone(&self.store), clock, settings);
+        let opened = ControlPlane::open(Arc::clone(&self.store), clock, settings);
         opened.await.expect("a runtime")
     }
 }
@@ -132,10 +132,12 @@ impl Drop for TestWorker {
     }
 }
 
-pub(crate) fn spawn_worker(runtime: &Runtime) -> TestWorker {
-    let runtime = runtime.clone();
+pub(crate) fn spawn_worker(services: &ControlPlane) -> TestWorker {
+    let services = services.clone();
     TestWorker(tokio::spawn(async move {
-        while let Ok(leased) = runtime.lease_commands(lease_request(1_000)).await {
+        while let Ok(leased) =
+            services.leases.lease_commands(CallContext::server(), lease_request(1_000)).await
+        {
             if leased.commands.is_empty() {
                 // A closed server answers at once, and nothing else in this loop yields.
                 tokio::task::yield_now().await;
@@ -146,41 +148,50 @@ pub(crate) fn spawn_worker(runtime: &Runtime) -> TestWorker {
                 reports: leased.commands.iter().map(completed_report).collect(),
                 lease: None,
             };
-            drop(runtime.process_reports(request).await);
+            drop(services.reports.process_reports(CallContext::server(), request).await);
         }
     }))
 }
 
-pub(crate) async fn start_run(runtime: &Runtime) -> ExecutionId {
-    start_run_with_payload(runtime, Json::Null).await
+pub(crate) async fn start_run(services: &ControlPlane) -> ExecutionId {
+    start_run_with_payload(services, Json::Null).await
 }
 
-pub(crate) async fn start_run_with_payload(runtime: &Runtime, filler: Json) -> ExecutionId {
+pub(crate) async fn start_run_with_payload(services: &ControlPlane, filler: Json) -> ExecutionId {
+    start_run_for(CallContext::server(), services, filler).await
+}
+
+pub(crate) async fn start_run_for(
+    ctx: &CallContext,
+    services: &ControlPlane,
+    filler: Json,
+) -> ExecutionId {
     let request = ExecuteRequest {
         path: Some(PlaybookPath::new("two").unwrap()),
         payload: Some(Json::object([("filler", filler)])),
         ..ExecuteRequest::default()
     };
-    runtime.execute(request).await.unwrap().execution_id
+    services.executions.start(ctx, request).await.unwrap().answer.execution_id
 }
 
 /// Starts runs and waits until all have completed.
-pub(crate) async fn complete_runs(runtime: &Runtime, count: usize) {
+pub(crate) async fn complete_runs(services: &ControlPlane, count: usize) {
     let mut runs = Vec::new();
     for _ in 0..count {
-        runs.push(start_run(runtime).await);
+        runs.push(start_run(services).await);
     }
     for run in runs {
-        wait_until_completed(runtime, run).await;
+        wait_until_completed(services, run).await;
     }
 }
 
-pub(crate) async fn wait_until_completed(runtime: &Runtime, run: ExecutionId) {
+pub(crate) async fn wait_until_completed(services: &ControlPlane, run: ExecutionId) {
     let wait = async {
         // Another server may complete the run without notifying this one.
         let poll_interval = Duration::from_millis(200);
         loop {
-            let end = runtime.wait_for_end(run, poll_interval).await;
+            let end =
+                services.executions.wait_for_end(CallContext::server(), run, poll_interval).await;
             if let Some(end) = end.expect("known") {
                 return end;
             }

@@ -77,9 +77,9 @@ async fn inbox_applies_each_event_once_in_order() {
     let (nats, database) = (NatsServer::start().unwrap(), TestDatabase::new().unwrap());
     let cluster = TestCluster::new().await;
     let settings = StreamSettings { backfill: true, ..StreamSettings::default() };
-    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
-    let worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 5).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, settings)).await;
+    let worker = spawn_worker(&services);
+    complete_runs(&services, 5).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let (sent, _) = read_stream(&nats).await;
     let events = sent.len() as u64;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, StorageType};
 use noetl_api::health::HealthStatus;
-use noetl_server::{AuthContext, Runtime, StreamSettings};
+use noetl_server::{AuthContext, CallContext, ControlPlane, StreamSettings};
 use noetl_store::{QuarantineFilter, StreamOwner};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::limits::PageLimit;
@@ -12,8 +12,9 @@ use noetl_types::{FeedPosition, Json, Millis, Seq, TenantId, Text, json};
 
 use crate::broker_proxy::{BrokerProxy, project_large_events};
 use crate::cluster::{
-    StoreGuard, TestCluster, complete_runs, spawn_worker, start_run, start_run_with_payload,
-    streaming_settings, streaming_settings_with, wait_until, wait_until_completed,
+    StoreGuard, TestCluster, complete_runs, spawn_worker, start_run, start_run_for,
+    start_run_with_payload, streaming_settings, streaming_settings_with, wait_until,
+    wait_until_completed,
 };
 use crate::stream_reader::{
     assert_reference_to, assert_stream_complete, connect_jetstream, expected_messages, read_stream,
@@ -57,9 +58,9 @@ pub(crate) fn backfill_settings() -> StreamSettings {
 }
 
 /// Waits until this server is the publisher.
-pub(crate) async fn wait_until_publishing(runtime: &Runtime) {
+pub(crate) async fn wait_until_publishing(services: &ControlPlane) {
     wait_until("a server publishes", || async {
-        let status = runtime.stream_status().await.unwrap();
+        let status = services.publishing.stream_status().await.unwrap();
         status.state == "publishing"
     })
     .await;
@@ -77,10 +78,10 @@ async fn new_stream_starts_now_or_at_first_event() {
         before.close(Duration::from_secs(30)).await;
         let old = expected_messages(&*cluster.store).await;
         let settings = StreamSettings { backfill, ..StreamSettings::default() };
-        let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
-        let _worker = spawn_worker(&runtime);
-        wait_until_publishing(&runtime).await;
-        complete_runs(&runtime, 2).await;
+        let services = cluster.start_server(streaming_settings_with(&nats, settings)).await;
+        let _worker = spawn_worker(&services);
+        wait_until_publishing(&services).await;
+        complete_runs(&services, 2).await;
         let all = expected_messages(&*cluster.store).await;
         let expected = if backfill { all.len() } else { all.len() - old.len() };
         wait_until("all messages are in the stream", || async {
@@ -104,18 +105,18 @@ async fn one_server_publishes_and_next_takes_over(cluster: TestCluster) {
     complete_runs(&first, 20).await;
     complete_runs(&second, 20).await;
     wait_until("the second server is on standby", || async {
-        second.stream_status().await.unwrap().state == "standby"
+        second.publishing.stream_status().await.unwrap().state == "standby"
     })
     .await;
-    assert_eq!(second.stream_status().await.unwrap().published, 0);
-    let epoch = second.stream_status().await.unwrap().epoch;
+    assert_eq!(second.publishing.stream_status().await.unwrap().published, 0);
+    let epoch = second.publishing.stream_status().await.unwrap().epoch;
     drop(worker);
     first.close(Duration::from_secs(30)).await;
     complete_runs(&second, 20).await;
     let count = assert_stream_complete(&nats, &*cluster.store).await;
     let all = u64::try_from(expected_messages(&*cluster.store).await.len()).unwrap();
     assert_eq!(count, all, "there are no duplicates");
-    assert!(second.stream_status().await.unwrap().epoch > epoch);
+    assert!(second.publishing.stream_status().await.unwrap().epoch > epoch);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,9 +126,9 @@ async fn publisher_waits_for_late_commit() {
     let StoreGuard::Database(database) = &cluster.store_guard else {
         return;
     };
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 1).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 1).await;
     let published = assert_stream_complete(&nats, &*cluster.store).await;
     let (writer, connection) =
         tokio_postgres::connect(&database.connection_config(), tokio_postgres::NoTls)
@@ -137,9 +138,9 @@ async fn publisher_waits_for_late_commit() {
     // A writer gets its position in the log and does not commit.
     writer.batch_execute("BEGIN").await.unwrap();
     writer.batch_execute(LATE_INSERT_SQL).await.unwrap();
-    complete_runs(&runtime, 5).await;
+    complete_runs(&services, 5).await;
     wait_until("the log is reported as held back", || async {
-        runtime.stream_status().await.unwrap().horizon_age_ms > 0
+        services.publishing.stream_status().await.unwrap().horizon_age_ms > 0
     })
     .await;
     assert_eq!(read_stream(&nats).await.1, published, "nothing overtakes it");
@@ -166,11 +167,11 @@ pub(crate) const LATE_INSERT_SQL: &str = "INSERT INTO noetl.event
 async fn replaced_publisher_cannot_move_cursor() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 3).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 3).await;
     assert_stream_complete(&nats, &*cluster.store).await;
-    let status = runtime.stream_status().await.unwrap();
+    let status = services.publishing.stream_status().await.unwrap();
     let stale = StreamOwner {
         name: Text::from("event_stream_tailer"),
         epoch: status.epoch.unwrap() - 1,
@@ -195,29 +196,29 @@ async fn late_broker_receives_events_since_first_start(cluster: TestCluster) {
 async fn check_late_broker(cluster: TestCluster, settings: StreamSettings) {
     let mut nats = NatsServer::start().unwrap();
     nats.kill_server().unwrap();
-    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 30).await;
-    let ready = runtime.check_health().await;
+    let services = cluster.start_server(streaming_settings_with(&nats, settings)).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 30).await;
+    let ready = services.system_status.check_health().await;
     assert_eq!(&*ready.status, "ok", "runs continue without the broker");
     wait_until("all events are reported as lag", || async {
-        let status = runtime.stream_status().await.unwrap();
+        let status = services.publishing.stream_status().await.unwrap();
         let events = cluster.store.feed_lag(FeedPosition::default()).await.unwrap();
         status.lag_events > 0 && status.lag_events == events.events
     })
     .await;
-    let status = runtime.stream_status().await.unwrap();
+    let status = services.publishing.stream_status().await.unwrap();
     assert_eq!(&*status.state, "failing");
-    let ready = runtime.check_readiness().await;
+    let ready = services.system_status.check_readiness().await;
     assert_eq!(ready.status, HealthStatus::Degraded, "{ready:?}");
     for check in ["nats", "stream"] {
         assert_eq!(ready.checks[&Text::from(check)], HealthStatus::Degraded);
     }
     nats.restart_server().unwrap();
     assert_stream_complete(&nats, &*cluster.store).await;
-    wait_until_publishing(&runtime).await;
+    wait_until_publishing(&services).await;
     wait_until("nothing is left to publish", || async {
-        runtime.stream_status().await.unwrap().lag_events == 0
+        services.publishing.stream_status().await.unwrap().lag_events == 0
     })
     .await;
 }
@@ -226,20 +227,20 @@ on_every_store!(loses_nothing_when_broker_and_publishers_are_killed);
 async fn loses_nothing_when_broker_and_publishers_are_killed(cluster: TestCluster) {
     let mut nats = NatsServer::start().unwrap();
     for _ in 0..3 {
-        let runtime =
+        let services =
             cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-        let worker = spawn_worker(&runtime);
+        let worker = spawn_worker(&services);
         let runs = tokio::spawn({
-            let runtime = runtime.clone();
-            async move { complete_runs(&runtime, 60).await }
+            let services = services.clone();
+            async move { complete_runs(&services, 60).await }
         });
-        wait_until_publishing(&runtime).await;
+        wait_until_publishing(&services).await;
         nats.kill_server().unwrap();
         nats.restart_server().unwrap();
         runs.await.unwrap();
         drop(worker);
         // Closes while it publishes; its lease expires or is released.
-        runtime.close(Duration::ZERO).await;
+        services.close(Duration::ZERO).await;
     }
     let last = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
     let _worker = spawn_worker(&last);
@@ -258,7 +259,7 @@ async fn loses_nothing_when_broker_dies_before_acks(cluster: TestCluster) {
     drop(worker);
     before.close(Duration::from_secs(30)).await;
     proxy.hold_after(30_000);
-    let _runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
+    let _services = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
     wait_until("the broker received a part of it", || async { proxy.forwarded_bytes() >= 30_000 })
         .await;
     nats.kill_server().unwrap();
@@ -270,26 +271,26 @@ async fn loses_nothing_when_broker_dies_before_acks(cluster: TestCluster) {
 on_every_store!(wiped_stream_is_rebuilt_from_log);
 async fn wiped_stream_is_rebuilt_from_log(cluster: TestCluster) {
     let mut nats = NatsServer::start().unwrap();
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 30).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 30).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     nats.kill_server().unwrap();
     nats.wipe_data().unwrap();
     nats.restart_server().unwrap();
-    complete_runs(&runtime, 30).await;
+    complete_runs(&services, 30).await;
     assert_stream_complete(&nats, &*cluster.store).await;
-    assert!(runtime.stream_status().await.unwrap().rebuilds >= 1);
+    assert!(services.publishing.stream_status().await.unwrap().rebuilds >= 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_or_purged_stream_is_rebuilt() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime =
+    let services =
         cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 10).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 10).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let context = connect_jetstream(&nats).await;
     context.delete_stream("noetl_events").await.unwrap();
@@ -316,23 +317,23 @@ async fn deleted_message_is_republished_by_next_publisher() {
     }
     let second = cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
     assert_stream_complete(&nats, &*cluster.store).await;
-    assert!(second.stream_status().await.unwrap().restored >= 1);
+    assert!(second.publishing.stream_status().await.unwrap().restored >= 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rebuild_request_rebuilds_stream() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime =
+    let services =
         cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 5).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 5).await;
     let count = assert_stream_complete(&nats, &*cluster.store).await;
     let other = cluster.start_server(streaming_settings_with(&nats, short_dedup_settings())).await;
-    other.request_stream_rebuild().await.unwrap();
+    other.publishing.request_stream_rebuild().await.unwrap();
     wait_until("everything was published once more", || async {
-        let published = runtime.stream_status().await.unwrap().published;
-        published + other.stream_status().await.unwrap().published >= 2 * count
+        let published = services.publishing.stream_status().await.unwrap().published;
+        published + other.publishing.stream_status().await.unwrap().published >= 2 * count
     })
     .await;
     assert_stream_complete(&nats, &*cluster.store).await;
@@ -342,22 +343,23 @@ async fn rebuild_request_rebuilds_stream() {
 async fn oversized_event_is_published_by_reference() {
     let nats = NatsServer::start_with_config("max_payload: 8192").unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    let run = start_run_with_payload(&runtime, Json::from("x".repeat(20_000))).await;
-    wait_until_completed(&runtime, run).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    let run = start_run_with_payload(&services, Json::from("x".repeat(20_000))).await;
+    wait_until_completed(&services, run).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let (found, _) = read_stream(&nats).await;
     let (subject, reference) = &found[&format!("1:{run}:1")];
     assert_eq!(subject, "noetl.events.playbook.started");
-    let whole = runtime.streamed_event(run, Seq::FIRST).await.unwrap();
+    let whole =
+        services.publishing.streamed_event(CallContext::server(), run, Seq::FIRST).await.unwrap();
     assert!(whole.len() > 20_000);
     assert_reference_to(reference, &whole);
     let parsed = json::parse(reference).unwrap();
     let path = format!("/api/stream/events/{run}/1");
     assert_eq!(parsed.get("ref"), Some(&Json::from(path)));
     assert_eq!(parsed.get("execution_id"), Some(&Json::from(run.get())));
-    assert!(runtime.stream_status().await.unwrap().by_reference > 0);
+    assert!(services.publishing.stream_status().await.unwrap().by_reference > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -373,12 +375,12 @@ async fn quarantines_event_that_broker_rejects() {
         ..Config::default()
     };
     context.create_stream(tiny.clone()).await.unwrap();
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 1).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 1).await;
     let rejected = expected_messages(&*cluster.store).await;
     wait_until("all events are quarantined", || async {
-        let status = runtime.stream_status().await.unwrap();
+        let status = services.publishing.stream_status().await.unwrap();
         status.undeliverable >= u64::try_from(rejected.len()).unwrap() && status.lag_events == 0
     })
     .await;
@@ -389,7 +391,7 @@ async fn quarantines_event_that_broker_rejects() {
     assert!(quarantined.iter().all(|item| rejected.contains_key(item.raw.as_str())));
     let unlimited = Config { max_message_size: -1, ..tiny };
     context.update_stream(unlimited).await.unwrap();
-    complete_runs(&runtime, 1).await;
+    complete_runs(&services, 1).await;
     let all = expected_messages(&*cluster.store).await;
     wait_until("the other events are published", || async {
         let (found, _) = read_stream(&nats).await;
@@ -404,12 +406,12 @@ async fn large_events_are_published_in_small_batches() {
     let nats = NatsServer::start_with_config("max_payload: 4194304").unwrap();
     let proxy = BrokerProxy::start_before(&nats).await;
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
-    wait_until_publishing(&runtime).await;
+    let services = cluster.start_server(proxy.streaming_settings(backfill_settings())).await;
+    wait_until_publishing(&services).await;
     proxy.hold_after(100_000);
-    project_large_events(&runtime, 6, 2_500_000).await;
+    project_large_events(&services, 6, 2_500_000).await;
     wait_until("the publisher has timed out", || async {
-        runtime.stream_status().await.unwrap().state == "failing"
+        services.publishing.stream_status().await.unwrap().state == "failing"
     })
     .await;
     let sent = proxy.forwarded_bytes();
@@ -431,7 +433,7 @@ async fn full_batch_is_followed_immediately() {
     before.close(Duration::from_secs(30)).await;
     let settings =
         StreamSettings { batch: 1, poll_interval: Millis::from_hours(1), ..backfill_settings() };
-    let _runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
+    let _services = cluster.start_server(streaming_settings_with(&nats, settings)).await;
     assert_stream_complete(&nats, &*cluster.store).await;
 }
 
@@ -449,32 +451,36 @@ async fn reports_stream_configuration_differences() {
     };
     let context = connect_jetstream(&nats).await;
     context.create_stream(config).await.unwrap();
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    wait_until_publishing(&runtime).await;
-    let problem = runtime.stream_status().await.unwrap().problem.unwrap();
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    wait_until_publishing(&services).await;
+    let problem = services.publishing.stream_status().await.unwrap().problem.unwrap();
     let expected = "it is stored in memory and lost when the broker stops; \
         its max age is unlimited instead of 1d; its duplicate window is 1m instead of 2m";
     assert_eq!(problem, expected);
-    let ready = runtime.check_readiness().await;
+    let ready = services.system_status.check_readiness().await;
     assert_eq!(ready.checks.get("stream"), Some(&HealthStatus::Degraded), "{ready:?}");
-    runtime.close(Duration::from_secs(30)).await;
+    services.close(Duration::from_secs(30)).await;
     context.delete_stream("noetl_events").await.unwrap();
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    wait_until_publishing(&runtime).await;
-    assert_eq!(runtime.stream_status().await.unwrap().problem, None);
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    wait_until_publishing(&services).await;
+    assert_eq!(services.publishing.stream_status().await.unwrap().problem, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn feed_page_continues_where_last_ended() {
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(noetl_server::Settings::default()).await;
-    let _worker = spawn_worker(&runtime);
-    complete_runs(&runtime, 3).await;
+    let services = cluster.start_server(noetl_server::Settings::default()).await;
+    let _worker = spawn_worker(&services);
+    complete_runs(&services, 3).await;
     let all = expected_messages(&*cluster.store).await;
     let limit = noetl_store::FeedLimit::clamped(7);
     let (mut after, mut seen) = (FeedPosition::default(), 0);
     loop {
-        let feed = runtime.read_feed(after, limit, Duration::ZERO).await.unwrap();
+        let feed = services
+            .publishing
+            .read_feed(CallContext::server(), after, limit, Duration::ZERO)
+            .await
+            .unwrap();
         seen += feed.events.len();
         after = feed.next;
         if !feed.is_full {
@@ -483,14 +489,20 @@ async fn feed_page_continues_where_last_ended() {
     }
     assert_eq!(seen, all.len());
     let waiting = tokio::spawn({
-        let runtime = runtime.clone();
-        async move { runtime.read_feed(after, limit, Duration::from_mins(5)).await.unwrap() }
+        let services = services.clone();
+        async move {
+            services
+                .publishing
+                .read_feed(CallContext::server(), after, limit, Duration::from_mins(5))
+                .await
+                .unwrap()
+        }
     });
-    complete_runs(&runtime, 1).await;
+    complete_runs(&services, 1).await;
     let feed = waiting.await.unwrap();
     let event_type = feed.events[0].get("event_type");
     assert_eq!(event_type, Some(&Json::from("playbook.started")));
-    assert_eq!(&*runtime.stream_status().await.unwrap().state, "off");
+    assert_eq!(&*services.publishing.stream_status().await.unwrap().state, "off");
 }
 
 /// A reader that was offline for longer than the broker's retention finds a gap, and reads the
@@ -500,24 +512,27 @@ async fn expired_messages_are_readable_from_log() {
     let nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
     let settings = StreamSettings { retention: Millis::from_secs(1), ..short_dedup_settings() };
-    let runtime = cluster.start_server(streaming_settings_with(&nats, settings)).await;
-    let _worker = spawn_worker(&runtime);
-    let run = start_run(&runtime).await;
-    wait_until_completed(&runtime, run).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, settings)).await;
+    let _worker = spawn_worker(&services);
+    let run = start_run(&services).await;
+    wait_until_completed(&services, run).await;
     wait_until("all messages were published and have expired", || async {
         let context = connect_jetstream(&nats).await;
         let Ok(stream) = context.get_stream("noetl_events").await else {
             return false;
         };
         let state = &stream.cached_info().state;
-        let lag = runtime.stream_status().await.unwrap().lag_events;
+        let lag = services.publishing.stream_status().await.unwrap().lag_events;
         state.last_sequence > 0 && state.messages == 0 && lag == 0
     })
     .await;
     for (id, (_, body)) in expected_messages(&*cluster.store).await {
         let (_, seq) = id.rsplit_once(':').unwrap();
         let seq = Seq::new(seq.parse().unwrap()).unwrap();
-        assert_eq!(runtime.streamed_event(run, seq).await.unwrap(), body);
+        assert_eq!(
+            services.publishing.streamed_event(CallContext::server(), run, seq).await.unwrap(),
+            body
+        );
     }
 }
 
@@ -527,13 +542,13 @@ async fn expired_messages_are_readable_from_log() {
 async fn heavy_ten_thousand_runs_with_repeated_broker_kills() {
     let mut nats = NatsServer::start().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(streaming_settings(&nats)).await;
-    let _worker = spawn_worker(&runtime);
-    wait_until_publishing(&runtime).await;
+    let services = cluster.start_server(streaming_settings(&nats)).await;
+    let _worker = spawn_worker(&services);
+    wait_until_publishing(&services).await;
     for _ in 0..20 {
         let runs = tokio::spawn({
-            let runtime = runtime.clone();
-            async move { complete_runs(&runtime, 500).await }
+            let services = services.clone();
+            async move { complete_runs(&services, 500).await }
         });
         nats.kill_server().unwrap();
         nats.restart_server().unwrap();
@@ -549,12 +564,11 @@ async fn publishes_events_of_every_tenant() {
     let cluster = TestCluster::new().await;
     let acme = TenantId::new("acme").unwrap();
     cluster.register_playbook_for(&acme, 2).await;
-    let runtime = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
-    let _worker = spawn_worker(&runtime);
-    let acme_runtime =
-        runtime.with_auth_context(AuthContext { tenant_id: acme, ..AuthContext::default() });
-    let run = start_run(&acme_runtime).await;
-    complete_runs(&runtime, 2).await;
+    let services = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&services);
+    let ctx = CallContext::from(AuthContext { tenant_id: acme, ..AuthContext::default() });
+    let run = start_run_for(&ctx, &services, Json::Null).await;
+    complete_runs(&services, 2).await;
     assert_stream_complete(&nats, &*cluster.store).await;
     let (found, _) = read_stream(&nats).await;
     let (subject, _) = &found[&format!("1:{run}:1")];

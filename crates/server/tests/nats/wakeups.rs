@@ -6,9 +6,9 @@ use futures_util::StreamExt as _;
 use noetl_api::classic::{ClaimRequest, ClassicEventRequest};
 use noetl_api::command::ReportRequest;
 use noetl_server::http::{HttpSettings, serve_http};
-use noetl_server::{AuthContext, Runtime, RuntimeError, Settings};
+use noetl_server::{AuthContext, CallContext, ControlPlane, RuntimeError, Settings};
 use noetl_testkit::nats::NatsServer;
-use noetl_types::{ErrorCode, EventId, TenantId, WorkerId};
+use noetl_types::{ErrorCode, EventId, Json, TenantId, WorkerId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{
     TEST_TIMEOUT, TestCluster, completed_report, lease_request, nats_settings,
-    notification_only_settings, start_run, wait_until, wait_until_completed,
+    notification_only_settings, start_run, start_run_for, wait_until, wait_until_completed,
 };
 use crate::stream_reader::connect_jetstream;
 
@@ -58,12 +58,20 @@ fn is_already_claimed(error: &RuntimeError) -> bool {
 }
 
 /// Claims a command and reports its events, as a classic worker does.
-async fn process_notification(runtime: &Runtime, notification: &Value) {
+async fn process_notification(services: &ControlPlane, notification: &Value) {
     let event_id = EventId::new(notification["event_id"].as_i64().unwrap()).unwrap();
-    let command = runtime.classic_command(event_id).await.unwrap();
+    let command = services.classic.classic_command(CallContext::server(), event_id).await.unwrap();
     assert_eq!(command.node_name.as_str(), notification["step"]);
-    let claimed = runtime.claim_command(event_id, claim_request("w1")).await.unwrap();
-    let other = runtime.claim_command(event_id, claim_request("w2")).await.unwrap_err();
+    let claimed = services
+        .classic
+        .claim_command(CallContext::server(), event_id, claim_request("w1"))
+        .await
+        .unwrap();
+    let other = services
+        .classic
+        .claim_command(CallContext::server(), event_id, claim_request("w2"))
+        .await
+        .unwrap_err();
     assert!(is_already_claimed(&other), "{other}");
     for event_type in ["command.started", "call.done", "command.completed"] {
         let event = json!({
@@ -75,7 +83,7 @@ async fn process_notification(runtime: &Runtime, notification: &Value) {
             "meta": { "attempts": claimed.attempt },
         });
         let event: ClassicEventRequest = serde_json::from_value(event).unwrap();
-        runtime.ingest_event(event).await.unwrap();
+        services.classic.ingest_event(CallContext::server(), event).await.unwrap();
     }
 }
 
@@ -88,8 +96,8 @@ async fn classic_worker_claims_and_reports() {
         public_url: Some("http://localhost:1".into()),
         ..Settings::default()
     };
-    let runtime = cluster.start_server(settings).await;
-    let run = start_run(&runtime).await;
+    let services = cluster.start_server(settings).await;
+    let run = start_run(&services).await;
     let consumer = create_pool_consumer(&nats, "noetl.commands.shared.>").await;
     let mut messages = consumer.messages().await.unwrap();
     for step in ["start", "end"] {
@@ -101,9 +109,9 @@ async fn classic_worker_claims_and_reports() {
         assert_eq!(notification["attempt"], 1);
         let event_id = notification["event_id"].as_i64().unwrap();
         assert_eq!(notification["command_id"], format!("{run}:{step}:{event_id}"));
-        process_notification(&runtime, &notification).await;
+        process_notification(&services, &notification).await;
     }
-    wait_until_completed(&runtime, run).await;
+    wait_until_completed(&services, run).await;
     let bare_consumer = create_pool_consumer(&nats, "noetl.commands").await;
     let mut messages = bare_consumer.messages().await.unwrap();
     assert_eq!(next_notification(&mut messages).await["step"], "start");
@@ -141,12 +149,12 @@ async fn classic_worker_uses_command_token() {
         notify_with_command_token: true,
         ..Settings::default()
     };
-    let runtime = cluster.start_server(settings).await;
+    let services = cluster.start_server(settings).await;
     let http = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve_http(runtime.clone(), listener, http, shutdown.clone()));
+    let server = tokio::spawn(serve_http(services.clone(), listener, http, shutdown.clone()));
 
-    let run = start_run(&runtime).await;
+    let run = start_run(&services).await;
     let consumer = create_pool_consumer(&nats, "noetl.commands.shared.>").await;
     let mut messages = consumer.messages().await.unwrap();
     for step in ["start", "end"] {
@@ -171,7 +179,7 @@ async fn classic_worker_uses_command_token() {
             assert_eq!(status, 200, "{event_type}: {reply}");
         }
     }
-    wait_until_completed(&runtime, run).await;
+    wait_until_completed(&services, run).await;
     shutdown.cancel();
     server.await.unwrap().unwrap();
 }
@@ -185,10 +193,21 @@ async fn command_wakes_worker_at_other_server() {
         cluster.start_server(notification_only_settings(&nats)).await,
     );
     // The first poll finds stored commands. The second can only be woken.
-    assert_eq!(second.lease_commands(lease_request(0)).await.unwrap().commands, []);
+    assert_eq!(
+        second
+            .leases
+            .lease_commands(CallContext::server(), lease_request(0))
+            .await
+            .unwrap()
+            .commands,
+        []
+    );
     let waiting = tokio::spawn({
         let second = second.clone();
-        async move { second.lease_commands(lease_request(30_000)).await.unwrap().commands }
+        async move {
+            let request = lease_request(30_000);
+            second.leases.lease_commands(CallContext::server(), request).await.unwrap().commands
+        }
     });
     let run = start_run(&first).await;
     let commands = waiting.await.unwrap();
@@ -199,7 +218,7 @@ async fn command_wakes_worker_at_other_server() {
         reports: commands.iter().map(completed_report).collect(),
         lease: None,
     };
-    second.process_reports(request).await.unwrap();
+    second.reports.process_reports(CallContext::server(), request).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,9 +226,9 @@ async fn notifications_are_sent_after_nats_outage() {
     let mut nats = NatsServer::start().unwrap();
     nats.kill_server().unwrap();
     let cluster = TestCluster::new().await;
-    let runtime = cluster.start_server(notification_only_settings(&nats)).await;
-    let run = start_run(&runtime).await;
-    let health = runtime.check_health().await;
+    let services = cluster.start_server(notification_only_settings(&nats)).await;
+    let run = start_run(&services).await;
+    let health = services.system_status.check_health().await;
     assert_eq!((&*health.status, &*health.nats), ("ok", "degraded"));
     nats.restart_server().unwrap();
     let consumer = create_pool_consumer(&nats, "noetl.commands.shared.>").await;
@@ -226,24 +245,25 @@ async fn notifies_commands_of_every_tenant() {
     let cluster = TestCluster::new().await;
     let acme = TenantId::new("acme").unwrap();
     cluster.register_playbook_for(&acme, 2).await;
-    let as_acme = |runtime: &Runtime| {
-        runtime.with_auth_context(AuthContext { tenant_id: acme.clone(), ..AuthContext::default() })
-    };
-    let first = as_acme(&cluster.start_server(notification_only_settings(&nats)).await);
-    let second = as_acme(&cluster.start_server(notification_only_settings(&nats)).await);
+    let ctx = CallContext::from(AuthContext { tenant_id: acme, ..AuthContext::default() });
+    let first = cluster.start_server(notification_only_settings(&nats)).await;
+    let second = cluster.start_server(notification_only_settings(&nats)).await;
     // The first poll finds stored commands. The second can only be woken.
-    assert_eq!(second.lease_commands(lease_request(0)).await.unwrap().commands, []);
+    assert_eq!(second.leases.lease_commands(&ctx, lease_request(0)).await.unwrap().commands, []);
     let waiting = tokio::spawn({
-        let second = second.clone();
-        async move { second.lease_commands(lease_request(30_000)).await.unwrap().commands }
+        let (second, ctx) = (second.clone(), ctx.clone());
+        async move {
+            let leased = second.leases.lease_commands(&ctx, lease_request(30_000)).await;
+            leased.unwrap().commands
+        }
     });
-    let run = start_run(&first).await;
+    let run = start_run_for(&ctx, &first, Json::Null).await;
     let commands = waiting.await.unwrap();
     assert_eq!(commands.len(), 1);
     assert_eq!(commands[0].execution_id, run);
     // Commands issued while NATS is down are announced later.
     nats.kill_server().unwrap();
-    let run = start_run(&first).await;
+    let run = start_run_for(&ctx, &first, Json::Null).await;
     nats.restart_server().unwrap();
     let consumer = create_pool_consumer(&nats, "noetl.t.acme.commands.shared.>").await;
     let mut messages = consumer.messages().await.unwrap();

@@ -1,4 +1,4 @@
-//! Simulation of the whole runtime: servers, workers and users in one thread, over the in-memory
+//! Simulation of the whole server: servers, workers and users in one thread, over the in-memory
 //! store, with a clock and random numbers that a seed determines.
 //!
 //! Messages are delayed, duplicated and lost in either direction. Store calls fail before or after
@@ -29,7 +29,7 @@ const SEEDS_PER_TEST: u64 = 250;
 /// Trace lines that a failure prints.
 const TRACE_TAIL_LINES: usize = 80;
 
-/// Simulates a seed on its own runtime with paused time.
+/// Simulates a seed on its own tokio runtime with paused time.
 fn simulate_seed(seed: u64) -> SimulationReport {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

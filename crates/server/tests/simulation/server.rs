@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use noetl_server::{Clock, RandomSource, Runtime, Settings};
+use noetl_server::{Clock, ControlPlane, RandomSource, Settings};
 use noetl_store::Store;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::sim::SplitMix;
@@ -26,7 +26,7 @@ pub(crate) struct SimServer {
 /// Handle of a running server.
 #[derive(Clone)]
 pub(crate) struct RunningServer {
-    pub(crate) runtime: Runtime,
+    pub(crate) services: ControlPlane,
     /// Cancelled on a crash, so that pending requests get no answer.
     pub(crate) crashed: CancellationToken,
     link: Arc<StoreLink>,
@@ -117,9 +117,12 @@ impl SimServer {
             ..Settings::default()
         };
         let store = open_faulty_store(world, &link);
-        let opened = Runtime::open_with_rng(store, Arc::new(clock), Arc::new(rng), settings).await;
+        let opened =
+            ControlPlane::open_with_rng(store, Arc::new(clock), Arc::new(rng), settings).await;
         match opened {
-            Ok(runtime) => Some(RunningServer { runtime, crashed: CancellationToken::new(), link }),
+            Ok(services) => {
+                Some(RunningServer { services, crashed: CancellationToken::new(), link })
+            }
             Err(error) => {
                 world.trace.record(format_args!("{name} does not start: {error}"));
                 None

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use noetl_server::Runtime;
+use noetl_server::ControlPlane;
 use noetl_testkit::sim::SplitMix;
 
 use crate::fault_plan::{random_duration, seeded_rng};
@@ -78,7 +78,7 @@ impl ServerLink {
     ) -> Option<T>
     where
         T: Send + 'static,
-        F: Fn(Runtime) -> A + Send + Sync + 'static,
+        F: Fn(ControlPlane) -> A + Send + Sync + 'static,
         A: Future<Output = T> + Send + 'static,
     {
         let delivery = self.plan_delivery();
@@ -100,7 +100,7 @@ impl ServerLink {
             tokio::time::sleep(Duration::from_millis(50)).await;
             return None;
         };
-        let answer = running.crashed.run_until_cancelled(call(running.runtime.clone()));
+        let answer = running.crashed.run_until_cancelled(call(running.services.clone()));
         let answer = tokio::time::timeout(timeout, answer).await.ok().flatten();
         if answer.is_none() {
             trace.record(format_args!("no answer: {description}"));
@@ -124,7 +124,7 @@ impl ServerLink {
         description: String,
     ) where
         T: Send + 'static,
-        F: Fn(Runtime) -> A + Send + Sync + 'static,
+        F: Fn(ControlPlane) -> A + Send + Sync + 'static,
         A: Future<Output = T> + Send + 'static,
     {
         let world = Arc::clone(&self.world);
@@ -132,7 +132,7 @@ impl ServerLink {
             tokio::time::sleep(delay).await;
             if let Some(running) = world.servers[server].running_server() {
                 world.trace.record(format_args!("again, to s{server}: {description}"));
-                drop(running.crashed.run_until_cancelled(call(running.runtime.clone())).await);
+                drop(running.crashed.run_until_cancelled(call(running.services.clone())).await);
             }
         });
     }

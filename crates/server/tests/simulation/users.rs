@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use noetl_api::execution::ControlRequest;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
-use noetl_server::Runtime;
+use noetl_server::{CallContext, ControlPlane};
 use noetl_store::prelude::*;
 use noetl_store::{
     MatchKey, OpenWait, Slot, SlotSelector, SlotState, WaitFilter, WaitKind, WaitSelector,
@@ -62,9 +62,19 @@ async fn answer_wait(link: &ServerLink, wait: &OpenWait) {
             comment: None,
             values: None,
         };
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let request = request.clone();
-            async move { runtime.submit_approval(execution_id, "person-0".into(), request).await }
+            async move {
+                services
+                    .executions
+                    .submit_approval(
+                        CallContext::server(),
+                        execution_id,
+                        "person-0".into(),
+                        request,
+                    )
+                    .await
+            }
         };
         let description = format!("{decision} {execution_id} {}", wait.step);
         drop(link.send_request(description, REQUEST_TIMEOUT, call).await);
@@ -76,9 +86,14 @@ async fn answer_wait(link: &ServerLink, wait: &OpenWait) {
         payload: Some(Json::object([("said", Json::from(name))])),
     };
     let description = format!("signal {execution_id} {name}");
-    let call = move |runtime: Runtime| {
+    let call = move |services: ControlPlane| {
         let request = request.clone();
-        async move { runtime.send_signal(execution_id, Some("ann".into()), request).await }
+        async move {
+            services
+                .executions
+                .send_signal(CallContext::server(), execution_id, Some("ann".into()), request)
+                .await
+        }
     };
     drop(link.send_request(description, REQUEST_TIMEOUT, call).await);
 }
@@ -89,8 +104,16 @@ pub(crate) async fn resume_paused(world: &Arc<SimWorld>) {
     for execution in world.list_executions().await {
         let execution_id = execution.execution_id;
         if execution.view.paused && !execution.view.status.is_terminal() {
-            let call = move |runtime: Runtime| async move {
-                runtime.resume_execution(execution_id, None, ControlRequest::default()).await
+            let call = move |services: ControlPlane| async move {
+                services
+                    .executions
+                    .resume_execution(
+                        CallContext::server(),
+                        execution_id,
+                        None,
+                        ControlRequest::default(),
+                    )
+                    .await
             };
             drop(link.send_request(format!("resume {execution_id}"), REQUEST_TIMEOUT, call).await);
         }

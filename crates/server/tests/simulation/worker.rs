@@ -15,7 +15,7 @@ use noetl_playbook::command_machine::{
     MachineInput, MachineOutcome, NextStage, ToolResult,
 };
 use noetl_playbook::template::TemplateLimits;
-use noetl_server::Runtime;
+use noetl_server::{CallContext, ControlPlane};
 use noetl_testkit::sim::{SimulatedCall, SplitMix};
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{CommandId, Json, PoolName, TaskErrorKind, Text, WorkerId};
@@ -88,9 +88,9 @@ async fn heartbeat_loop(
         let request =
             HeartbeatRequest { worker_id: worker.clone(), leases: leases.clone(), extend_ms: None };
         let description = format!("renew {}", leases.len());
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let request = request.clone();
-            async move { runtime.renew_leases(request).await }
+            async move { services.leases.renew_leases(CallContext::server(), request).await }
         };
         let Some(Ok(answer)) = link.send_request(description, interval, call).await else {
             continue;
@@ -153,9 +153,9 @@ impl WorkerSlot {
             kinds: None,
             lease_ms: None,
         };
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let request = request.clone();
-            async move { runtime.lease_commands(request).await }
+            async move { services.leases.lease_commands(CallContext::server(), request).await }
         };
         if let Some(Ok(answer)) = self.link.send_request("lease", REQUEST_TIMEOUT, call).await {
             self.trace_commands(&answer.commands);
@@ -203,9 +203,9 @@ impl WorkerSlot {
         };
         let request =
             ReportRequest { worker_id: self.worker.clone(), reports: vec![report], lease: None };
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let request = request.clone();
-            async move { runtime.process_reports(request).await }
+            async move { services.reports.process_reports(CallContext::server(), request).await }
         };
         let description = format!("progress {}/{}", command.command_id, command.attempt);
         let answer = self.link.send_request(description, REQUEST_TIMEOUT, call).await;
@@ -236,9 +236,9 @@ impl WorkerSlot {
         };
         for _ in 0..MAX_SEND_ATTEMPTS {
             let request = request.clone();
-            let call = move |runtime: Runtime| {
+            let call = move |services: ControlPlane| {
                 let request = request.clone();
-                async move { runtime.process_reports(request).await }
+                async move { services.reports.process_reports(CallContext::server(), request).await }
             };
             let description = format!("report {command}/{attempt}");
             if let Some(Ok(mut answer)) =
@@ -364,9 +364,9 @@ impl WorkerSlot {
     async fn fetch_payload(&self, uri: &str) -> Option<Json> {
         for _ in 0..MAX_SEND_ATTEMPTS {
             let uri = uri.to_owned();
-            let call = move |runtime: Runtime| {
+            let call = move |services: ControlPlane| {
                 let uri = uri.clone();
-                async move { runtime.resolve_result(&uri).await }
+                async move { services.results.resolve_result(CallContext::server(), &uri).await }
             };
             if let Some(Ok(payload)) =
                 self.link.send_request("resolve", REQUEST_TIMEOUT, call).await

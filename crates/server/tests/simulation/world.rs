@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::execution::{CancelRequest, ControlRequest};
-use noetl_server::Runtime;
+use noetl_server::{CallContext, ControlPlane, StartRequest};
 use noetl_store::prelude::*;
 use noetl_store::{Execution, ExecutionFilter, SqliteStore};
 use noetl_types::limits::PageLimit;
@@ -228,19 +228,20 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
     let description = format!("execute {} {key:?}", playbook.path);
     let execution_id = loop {
         let args = (request.clone(), key.clone());
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let (request, key) = args.clone();
             async move {
-                match key {
-                    Some(key) => runtime.execute_once(request, &key).await,
-                    None => runtime.execute(request).await,
+                let mut start = StartRequest::from(request);
+                if let Some(key) = key {
+                    start = start.with_idempotency_key(&key)?;
                 }
+                services.executions.start(CallContext::server(), start).await
             }
         };
         if let Some(Ok(answer)) =
             link.send_request(&description, Duration::from_secs(10), call).await
         {
-            break answer.execution_id;
+            break answer.answer.execution_id;
         }
         tokio::time::sleep(random_duration(&mut rng, 300)).await;
     };
@@ -251,8 +252,16 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
         cancel_execution(world, &link, execution_id).await;
     } else if rng.draw_percent(15) {
         tokio::time::sleep(random_duration(&mut rng, 1_500)).await;
-        let call = move |runtime: Runtime| async move {
-            runtime.pause_execution(execution_id, None, ControlRequest::default()).await
+        let call = move |services: ControlPlane| async move {
+            services
+                .executions
+                .pause_execution(
+                    CallContext::server(),
+                    execution_id,
+                    None,
+                    ControlRequest::default(),
+                )
+                .await
         };
         // It is resumed after faults have stopped, since a late pause may arrive last.
         drop(
@@ -263,9 +272,14 @@ async fn run_user(world: &Arc<SimWorld>, number: usize) {
 
 async fn cancel_execution(world: &SimWorld, link: &ServerLink, execution_id: ExecutionId) {
     for _ in 0..5 {
-        let call = move |runtime: Runtime| {
+        let call = move |services: ControlPlane| {
             let request = CancelRequest::default();
-            async move { runtime.cancel_execution(execution_id, None, request).await }
+            async move {
+                services
+                    .executions
+                    .cancel_execution(CallContext::server(), execution_id, None, request)
+                    .await
+            }
         };
         let description = format!("cancel {execution_id}");
         if let Some(Ok(_)) = link.send_request(description, Duration::from_secs(10), call).await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use noetl_api::{Client, ClientSettings};
 use noetl_playbook::model::ToolKind;
-use noetl_server::Runtime;
+use noetl_server::ControlPlane;
 use noetl_store::Store;
 use noetl_types::{Millis, PoolName};
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub(super) struct RunTarget {
 
 /// Components that run in this process.
 struct LocalProcess {
-    runtime: Runtime,
+    runtime: ControlPlane,
     pool: PoolName,
     /// `None` once the worker has ended.
     worker: Option<InProcessWorker>,

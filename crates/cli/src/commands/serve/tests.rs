@@ -35,9 +35,9 @@ struct DevProcessFixture {
 }
 
 /// Opens a runtime with a fixed machine id, which only one process can lease at a time.
-async fn open_runtime(store: &Arc<SqliteStore>) -> Result<Runtime, RuntimeError> {
+async fn open_runtime(store: &Arc<SqliteStore>) -> Result<ControlPlane, RuntimeError> {
     let settings = Settings { machine_id: Some(MachineId::new(7).unwrap()), ..Settings::default() };
-    Runtime::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
+    ControlPlane::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
 }
 
 async fn start_fixture(server: FakeTask, worker: FakeTask) -> DevProcessFixture {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noetl_api::execute::ExecuteRequest;
-use noetl_server::Settings;
+use noetl_server::{CallContext, Settings};
 use noetl_store::{OutboxFilter, OutboxStatus, SqliteStore};
 use noetl_types::limits::PageLimit;
 use noetl_types::{Json, Millis, PlaybookPath};
@@ -18,8 +18,20 @@ impl TestPlatform {
             payload: Some(Json::object(workload)),
             ..ExecuteRequest::default()
         };
-        let id = self.runtime.execute(request).await.unwrap().execution_id;
-        let end = self.runtime.wait_for_end(id, WAIT_TIMEOUT).await.unwrap();
+        let id = self
+            .runtime
+            .executions
+            .start(CallContext::server(), request)
+            .await
+            .unwrap()
+            .answer
+            .execution_id;
+        let end = self
+            .runtime
+            .executions
+            .wait_for_end(CallContext::server(), id, WAIT_TIMEOUT)
+            .await
+            .unwrap();
         let end = end.expect("it ends");
         assert_eq!(end.status.as_str(), "COMPLETED", "{:?}", end.error);
     }
@@ -39,7 +51,7 @@ async fn broker_outage_costs_no_attempts() {
     const FILLED: u64 = 250;
     let mut platform =
         TestPlatform::open(Arc::new(SqliteStore::in_memory().unwrap()), 2, false).await;
-    platform.runtime.register_system_playbooks().await.unwrap();
+    platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();
     platform.fill_outbox(FILLED).await;
     platform.nats.kill_server().expect("killed");
     // More publishers than a row has attempts.
@@ -70,13 +82,18 @@ async fn broker_loss_mid_batch_fails_no_row() {
         Settings { outbox: true, outbox_lease: Millis::from_secs(1), ..Settings::default() };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut platform = TestPlatform::open_with(store, 2, settings, broker).await;
-    platform.runtime.register_system_playbooks().await.unwrap();
+    platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();
     platform.fill_outbox(FILLED).await;
     let mut subscription = platform.connection.subscribe("noetl.events.>").await.unwrap();
     let run = platform.start_publisher().await;
     subscription.next().await.expect("a message");
     platform.nats.kill_server().expect("killed");
-    let end = platform.runtime.wait_for_end(run, WAIT_TIMEOUT).await.unwrap();
+    let end = platform
+        .runtime
+        .executions
+        .wait_for_end(CallContext::server(), run, WAIT_TIMEOUT)
+        .await
+        .unwrap();
     let end = end.expect("it ends");
     assert_eq!(end.status.as_str(), "COMPLETED", "{:?}", end.error);
     assert_eq!(platform.count_rows(OutboxStatus::Failed).await, 0);

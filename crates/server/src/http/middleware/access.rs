@@ -19,9 +19,11 @@ use tracing::Span;
 
 use super::idempotency;
 use super::internal_token::{self, InternalToken};
+use crate::access::{AuthContext, SecretAuditContext};
 use crate::http::http_error::HttpError;
 use crate::metrics::Metrics;
-use crate::runtime::{AuthContext, CommandToken, SecretAuditContext, TokenReference};
+use crate::services::command_token::CommandToken;
+use crate::services::identities::TokenReference;
 
 pub(in crate::http) use noetl_types::Scope;
 

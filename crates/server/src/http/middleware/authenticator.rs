@@ -1,6 +1,7 @@
 //! Authenticates requests, limits their rate, and builds their audit records.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -13,9 +14,11 @@ use super::access::{AuditMark, Caller, CallerIdentity};
 use super::cors::{AllowedOrigins, CorsRequest};
 use super::identity::{self, PresentedToken};
 use super::rate_limit::RateLimiter;
+use crate::access::{CallContext, SecretAuditContext};
 use crate::http::http_error::HttpError;
 use crate::http::settings::HttpSettings;
-use crate::runtime::{AuditRecord, Runtime, SecretAuditContext};
+use crate::services::ControlPlane;
+use crate::services::audit_log::{AuditLog, AuditRecord};
 
 /// Client of a connection, as identified by the connection itself.
 #[derive(Debug, Clone)]
@@ -33,7 +36,7 @@ impl From<SocketAddr> for ClientPeer {
 
 /// Authenticates the caller of every request, before routing.
 pub(in crate::http) struct Authenticator {
-    runtime: Runtime,
+    services: ControlPlane,
     is_dev: bool,
     rate_limiter: RateLimiter,
     allowed_origins: AllowedOrigins,
@@ -51,9 +54,9 @@ pub(in crate::http) struct RequestInfo {
 const MAX_TARGET_BYTES: usize = 300;
 
 impl Authenticator {
-    pub(in crate::http) fn new(runtime: Runtime, settings: &HttpSettings) -> Self {
+    pub(in crate::http) fn new(services: ControlPlane, settings: &HttpSettings) -> Self {
         Self {
-            runtime,
+            services,
             is_dev: settings.is_dev,
             rate_limiter: RateLimiter::new(settings.rate_per_token, settings.rate_per_tenant),
             allowed_origins: settings.allowed_origins.clone(),
@@ -78,7 +81,7 @@ impl Authenticator {
     ) -> Caller {
         let identity = match command_token {
             Some(token) => CallerIdentity::from_command_token(
-                self.runtime.verify_command_token(token.expose_secret())?,
+                self.services.identities.verify_command_token(token.expose_secret())?,
             ),
             None => self.authenticate_peer(peer, uri, headers).await?,
         };
@@ -92,7 +95,8 @@ impl Authenticator {
     async fn authenticate_peer(&self, peer: &ClientPeer, uri: &Uri, headers: &HeaderMap) -> Caller {
         match (identity::request_token(headers)?, &peer.certificate_identity) {
             (Some(presented), _) => {
-                let token = self.runtime.authenticate_token(presented.expose_secret()).await?;
+                let token =
+                    self.services.identities.authenticate_token(presented.expose_secret()).await?;
                 Ok(CallerIdentity::from_token(&token))
             }
             (None, Some(certificate_identity)) => {
@@ -132,7 +136,6 @@ impl Authenticator {
         // An unauthenticated request cannot have reached a secret.
         let is_authenticated = is_platform || info.identity.is_some();
         let secret = mark.and_then(|mark| mark.secret.as_ref());
-        let runtime = self.runtime.with_auth_context(context);
         let address = info.peer.ip().to_canonical().to_string();
         let record = AuditRecord {
             actor,
@@ -149,13 +152,15 @@ impl Authenticator {
         // Refused access to a secret gets an entry each time, like successful access: the caller is
         // authenticated in both cases, so rate limits bound the number of entries.
         let is_aggregated = is_refusal && record.secret.is_none();
-        Some(RequestAudit { runtime, record, is_aggregated })
+        let audit_log = Arc::clone(&self.services.audit);
+        Some(RequestAudit { audit_log, ctx: context.into(), record, is_aggregated })
     }
 }
 
-/// An audit record of a request, with the runtime of its tenant.
+/// An audit record of a request.
 pub(in crate::http) struct RequestAudit {
-    runtime: Runtime,
+    audit_log: Arc<AuditLog>,
+    ctx: CallContext,
     record: AuditRecord,
     is_aggregated: bool,
 }
@@ -167,10 +172,10 @@ impl RequestAudit {
         // Refused callers can retry without limit, so their refusals are aggregated: otherwise they
         // could fill the disk.
         if self.is_aggregated {
-            self.runtime.record_refusal(self.record);
+            self.audit_log.record_refusal(&self.ctx, self.record);
             return Ok(());
         }
-        Ok(self.runtime.record_audit(self.record).await?)
+        Ok(self.audit_log.record_audit(&self.ctx, self.record).await?)
     }
 }
 

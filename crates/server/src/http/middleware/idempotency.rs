@@ -3,6 +3,8 @@
 //! Runs after authorization and before the handler, so an unauthorized caller cannot read the
 //! stored response of another request.
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::Request;
 use axum::http::header::HeaderName;
@@ -17,12 +19,14 @@ use noetl_types::{Digest, ErrorCode, EventId, Json, Text, sha256};
 use serde::Serialize;
 
 use super::access::Caller;
-use crate::http::authorized_runtime::AppState;
+use crate::access::CallContext;
 use crate::http::body::read_whole_body;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::params::IDEMPOTENCY_KEY;
-use crate::runtime::{ActiveRequest, AuthContext, RequestAdmission, Runtime};
+use crate::http::request_context::AppState;
+use crate::services::idempotent_requests::{ActiveRequest, RequestAdmission};
+use crate::services::{ControlPlane, Infrastructure};
 
 /// Marks a stored response of an earlier request.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -92,7 +96,7 @@ enum IdempotencyDecision {
 /// A request with an idempotency key, to be executed now.
 struct KeyedRequest {
     route: &'static str,
-    runtime: Runtime,
+    services: Arc<ControlPlane>,
     work: ActiveRequest,
     request: Request,
 }
@@ -107,13 +111,14 @@ async fn admit_request(
     let key = head.headers.get(IDEMPOTENCY_KEY);
     let key = key.and_then(|key| key.to_str().ok()).unwrap_or_default();
     // The token of the internal API belongs to no identity.
-    let context = match head.extensions.get::<Caller>() {
-        Some(Ok(identity)) => identity.auth_context().clone(),
-        Some(Err(_)) | None => AuthContext::default(),
+    let ctx = match head.extensions.get::<Caller>() {
+        Some(Ok(identity)) => CallContext::from(identity.auth_context().clone()),
+        Some(Err(_)) | None => CallContext::default(),
     };
-    let runtime = app.unauthenticated_runtime().with_auth_context(context);
     let operation = Text::from(format!("{} {route}", head.method));
-    let work = match runtime.admit_request(operation, key, request_digest(&head, &body)).await? {
+    let digest = request_digest(&head, &body);
+    let requests = &app.services().idempotent_requests;
+    let work = match requests.admit_request(&ctx, operation, key, digest).await? {
         RequestAdmission::New(work) => work,
         RequestAdmission::Known(outcome) => {
             return replay_response(outcome).map(IdempotencyDecision::Replay);
@@ -122,7 +127,7 @@ async fn admit_request(
     head.extensions.insert(RequestWorkId(work.work_id));
     Ok(IdempotencyDecision::Execute(Box::new(KeyedRequest {
         route,
-        runtime,
+        services: Arc::clone(app.services()),
         work,
         request: Request::from_parts(head, Body::from(body)),
     })))
@@ -170,12 +175,12 @@ fn request_digest(head: &Parts, body: &Bytes) -> Digest {
 impl KeyedRequest {
     /// Runs the handler to completion, even if the client disconnects.
     async fn execute_to_end(self, next: Next) -> Response {
-        let Self { route, runtime, work, request } = self;
-        let (task_runtime, failed_work) = (runtime.clone(), work.clone());
-        let task = runtime.spawn_to_completion(async move {
+        let Self { route, services, work, request } = self;
+        let (task_services, failed_work) = (Arc::clone(&services), work.clone());
+        let task = services.infra.tasks.spawn(async move {
             let response = next.run(request).await;
-            let (response, outcome) = stored_outcome(route, response, &task_runtime).await;
-            task_runtime.complete_request(work, outcome).await;
+            let (response, outcome) = stored_outcome(route, response, &task_services.infra).await;
+            task_services.idempotent_requests.complete_request(work, outcome).await;
             response
         });
         if let Ok(response) = task.await {
@@ -185,14 +190,14 @@ impl KeyedRequest {
             route,
             "handler panicked while processing a request with an idempotency key"
         );
-        let outcome = unknown_outcome(&runtime);
-        runtime.complete_request(failed_work, outcome).await;
+        let outcome = unknown_outcome(&services.infra);
+        services.idempotent_requests.complete_request(failed_work, outcome).await;
         HttpError::internal_error().into_response()
     }
 }
 
-fn unknown_outcome(runtime: &Runtime) -> RequestOutcome {
-    RequestOutcome::Unknown { now: runtime.now() }
+fn unknown_outcome(infra: &Infrastructure) -> RequestOutcome {
+    RequestOutcome::Unknown { now: infra.now() }
 }
 
 /// Decides how to store the outcome of a request. A client error has changed nothing. The effect of
@@ -200,7 +205,7 @@ fn unknown_outcome(runtime: &Runtime) -> RequestOutcome {
 async fn stored_outcome(
     route: &'static str,
     response: Response,
-    runtime: &Runtime,
+    infra: &Infrastructure,
 ) -> (Response, RequestOutcome) {
     let status = response.status();
     if status.is_client_error() {
@@ -208,18 +213,18 @@ async fn stored_outcome(
     }
     let size = response.body().size_hint().exact();
     if !status.is_success() || size.is_none_or(|size| size > MAX_STORED_BYTES) {
-        return (response, unknown_outcome(runtime));
+        return (response, unknown_outcome(infra));
     }
     let (head, body) = response.into_parts();
     let Ok(body) = to_bytes(body, usize::MAX).await else {
-        return (HttpError::internal_error().into_response(), unknown_outcome(runtime));
+        return (HttpError::internal_error().into_response(), unknown_outcome(infra));
     };
     let outcome = match std::str::from_utf8(&body) {
         Ok(text) => RequestOutcome::Answered {
             status: status.as_u16(),
             answer: redact_response(route, text),
         },
-        Err(_) => unknown_outcome(runtime),
+        Err(_) => unknown_outcome(infra),
     };
     (Response::from_parts(head, Body::from(body)), outcome)
 }

@@ -7,10 +7,10 @@ use noetl_types::Timestamp;
 use noetl_types::limits::PageLimit;
 
 use super::{ADMIN, PLATFORM, Route, get};
-use crate::http::authorized_runtime::{AuthorizedRuntime, PlatformRuntime};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::params::QueryParams;
+use crate::http::request_context::{AuthorizedCall, PlatformCall};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -21,18 +21,18 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Lists the audit log of the tenant, newest first.
 async fn list_audit_log(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<AuditPage>, HttpError> {
     let limit = params.page_limit("limit", PageLimit::default())?;
     let cursor = params.text_param("cursor")?;
     params.reject_unknown()?;
-    Ok(JsonResponse(app.runtime.audit_page(limit, cursor).await?))
+    Ok(JsonResponse(app.services.audit.audit_page(&app.ctx, limit, cursor).await?))
 }
 
 /// Lists the operations on secrets of all tenants, newest first.
 async fn list_secret_operations(
-    PlatformRuntime(runtime): PlatformRuntime,
+    PlatformCall(call): PlatformCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<SecretAuditResponse>, HttpError> {
     let defaults = SecretAuditQuery::default();
@@ -44,5 +44,5 @@ async fn list_secret_operations(
         to: params.parse_param("to", Timestamp::parse)?,
         limit: limit.unwrap_or(defaults.limit),
     };
-    Ok(JsonResponse(runtime.list_secret_audit(query).await?))
+    Ok(JsonResponse(call.services.audit.list_secret_audit(query).await?))
 }

@@ -12,12 +12,12 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, PlaybookPath, Text};
 
 use super::{CATALOG_READ, CATALOG_WRITE, MAX_BATCH_BODY_SIZE, Route, delete, get, post, put};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::params::{PathText, QueryParams};
+use crate::http::request_context::AuthorizedCall;
 
 /// Users and workers read definitions.
 const CATALOG_READ_OR_WORKER: RouteAccess =
@@ -52,45 +52,45 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Registers a definition, or validates it with `dry_run`.
 async fn register_definition(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<JsonResponse<RegisterResponse>, HttpError> {
     let is_admin = app.identity.allows_scope(Scope::Admin);
-    Ok(JsonResponse(app.runtime.register_with_role(request, is_admin).await?))
+    Ok(JsonResponse(app.services.catalog.register_with_role(&app.ctx, request, is_admin).await?))
 }
 
 /// Registers several definitions, each independently.
 async fn register_definitions(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(batch): JsonBody<RegisterBatchRequest>,
 ) -> Result<JsonResponse<RegisterBatchResponse>, HttpError> {
     let is_admin = app.identity.allows_scope(Scope::Admin);
-    let response = app.runtime.register_definitions(batch, is_admin).await?;
+    let response = app.services.catalog.register_definitions(&app.ctx, batch, is_admin).await?;
     Ok(JsonResponse(response))
 }
 
 /// Lists definitions.
 async fn list_definitions(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CatalogListRequest>,
 ) -> Result<JsonResponse<CatalogList>, HttpError> {
-    Ok(JsonResponse(app.runtime.list_definitions(request).await?))
+    Ok(JsonResponse(app.services.catalog.list_definitions(&app.ctx, request).await?))
 }
 
 /// Lists the paths of the definitions of a kind.
 async fn list_definition_paths(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(kind): PathText,
 ) -> Result<JsonResponse<Vec<PlaybookPath>>, HttpError> {
-    Ok(JsonResponse(app.runtime.definition_paths(&kind).await?))
+    Ok(JsonResponse(app.services.catalog.definition_paths(&app.ctx, &kind).await?))
 }
 
 /// Lists the definitions of agents.
 async fn list_agents(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBodyOrDefault(request): JsonBodyOrDefault<AgentListRequest>,
 ) -> Result<JsonResponse<CatalogList>, HttpError> {
-    Ok(JsonResponse(app.runtime.find_agents(request).await?))
+    Ok(JsonResponse(app.services.catalog.find_agents(&app.ctx, request).await?))
 }
 
 fn required_playbook_id(params: &mut QueryParams) -> Result<Text, HttpError> {
@@ -100,53 +100,54 @@ fn required_playbook_id(params: &mut QueryParams) -> Result<Text, HttpError> {
 
 /// Returns the source text of a playbook.
 async fn get_definition_content(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<PlaybookContent>, HttpError> {
     let name = required_playbook_id(&mut params)?;
-    Ok(JsonResponse(app.runtime.definition_content(&name).await?))
+    Ok(JsonResponse(app.services.catalog.definition_content(&app.ctx, &name).await?))
 }
 
 /// Registers a text as the next version of a playbook.
 async fn put_definition_content(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<JsonResponse<RegisterResponse>, HttpError> {
     let (name, is_admin) =
         (required_playbook_id(&mut params)?, app.identity.allows_scope(Scope::Admin));
-    let replaced = app.runtime.replace_definition_content(&name, request, is_admin);
+    let replaced =
+        app.services.catalog.replace_definition_content(&app.ctx, &name, request, is_admin);
     Ok(JsonResponse(replaced.await?))
 }
 
 /// Validates a playbook without storing it.
 async fn validate_definition(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<JsonResponse<ValidationReport>, HttpError> {
-    Ok(JsonResponse(app.runtime.validate_content(request).await?))
+    Ok(JsonResponse(app.services.catalog.validate_content(request).await?))
 }
 
 /// Archives a playbook.
 async fn archive_definition(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(name): PathText,
 ) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.archive_definition(&name).await?))
+    Ok(JsonResponse(app.services.catalog.archive_definition(&app.ctx, &name).await?))
 }
 
 /// Restores an archived definition.
 async fn restore_definition(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<RestoreRequest>,
 ) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
-    let restored = app.runtime.restore_definition(request.path).await?;
+    let restored = app.services.catalog.restore_definition(&app.ctx, request.path).await?;
     Ok(JsonResponse(restored))
 }
 
 /// Returns the versions or the UI schema of a definition, selected by the last path segment.
 async fn get_definition_view(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(address): PathText,
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
@@ -160,14 +161,14 @@ async fn get_definition_view(
                 path: Some(path),
                 version: params.text_param("version")?.map(VersionSelector::Label),
             };
-            let schema = app.runtime.ui_schema(request).await?;
+            let schema = app.services.catalog.ui_schema(&app.ctx, request).await?;
             Ok(JsonResponse(schema).into_response())
         }
         "versions" => {
             let limit = params.page_limit("limit", PageLimit::default())?;
             let cursor = params.text_param("cursor")?;
             params.reject_unknown()?;
-            let versions = app.runtime.definition_versions(path, limit, cursor);
+            let versions = app.services.catalog.definition_versions(&app.ctx, path, limit, cursor);
             Ok(JsonResponse(versions.await?).into_response())
         }
         _ => Err(not_found()),
@@ -176,7 +177,7 @@ async fn get_definition_view(
 
 /// Returns a definition.
 async fn get_definition(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<CatalogResourceRequest>,
 ) -> Result<JsonResponse<CatalogResource>, HttpError> {
     if request.catalog_id.is_none() && !app.identity.allows_scope(Scope::CatalogRead) {
@@ -184,5 +185,5 @@ async fn get_definition(
             "a worker can read only definitions of its commands: send catalog_id instead of path";
         return Err(HttpError::new(ErrorCode::Forbidden, text));
     }
-    Ok(JsonResponse(app.runtime.catalog_item(request).await?))
+    Ok(JsonResponse(app.services.catalog.catalog_item(&app.ctx, request).await?))
 }

@@ -10,11 +10,11 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{CommandStatus, PoolName, WorkerId};
 
 use super::{EXEC_READ, MAX_BATCH_BODY_SIZE, Route, WORKER, get, post};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::params::{PathEventId, QueryParams};
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -32,40 +32,40 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Returns a command by the id of the event that issued it.
 async fn get_command(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathEventId(event_id): PathEventId,
 ) -> Result<JsonResponse<ClassicCommand>, HttpError> {
-    Ok(JsonResponse(app.runtime.classic_command(event_id).await?))
+    Ok(JsonResponse(app.services.classic.classic_command(&app.ctx, event_id).await?))
 }
 
 /// Claims a command for a worker.
 async fn claim_command(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathEventId(event_id): PathEventId,
     JsonBody(request): JsonBody<ClaimRequest>,
 ) -> Result<JsonResponse<ClaimResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.claim_command(event_id, request).await?))
+    Ok(JsonResponse(app.services.classic.claim_command(&app.ctx, event_id, request).await?))
 }
 
 /// Processes an event of a worker.
 async fn post_event(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(post): JsonBody<ClassicEventRequest>,
 ) -> Result<JsonResponse<ClassicEventResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.ingest_event(post).await?))
+    Ok(JsonResponse(app.services.classic.ingest_event(&app.ctx, post).await?))
 }
 
 /// Processes several events of one execution.
 async fn post_events(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(batch): JsonBody<ClassicEventBatch>,
 ) -> Result<JsonResponse<ClassicEventBatchResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.ingest_events(batch).await?))
+    Ok(JsonResponse(app.services.classic.ingest_events(&app.ctx, batch).await?))
 }
 
 /// Lists the commands of the queue.
 async fn list_commands(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<CommandList>, HttpError> {
     let query = CommandsQuery {
@@ -78,5 +78,5 @@ async fn list_commands(
         cursor: params.text_param("cursor")?,
     };
     params.reject_unknown()?;
-    Ok(JsonResponse(app.runtime.list_commands(query).await?))
+    Ok(JsonResponse(app.services.queries.list_commands(&app.ctx, query).await?))
 }

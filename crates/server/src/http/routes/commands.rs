@@ -8,10 +8,10 @@ use noetl_types::ErrorCode;
 use noetl_types::limits::MAX_LONG_POLL_WAIT;
 
 use super::{MAX_REPORT_BODY_SIZE, Route, WORKER, post};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -23,35 +23,35 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Leases commands to a worker. A waiting request gets an empty answer when the server stops.
 async fn lease_commands(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<JsonResponse<LeaseResponse>, HttpError> {
     check_wait_ms("/wait_ms", request.wait_ms)?;
     tokio::select! {
         // Leased commands are delivered even if the server stops.
         biased;
-        response = app.runtime.lease_commands(request) => Ok(JsonResponse(response?)),
+        response = app.services.leases.lease_commands(&app.ctx, request) => Ok(JsonResponse(response?)),
         () = app.shutdown.cancelled() => Ok(JsonResponse(LeaseResponse::default())),
     }
 }
 
 /// Renews the leases of commands.
 async fn renew_leases(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<HeartbeatRequest>,
 ) -> Result<JsonResponse<HeartbeatResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.renew_leases(request).await?))
+    Ok(JsonResponse(app.services.leases.renew_leases(&app.ctx, request).await?))
 }
 
 /// Processes reports about commands, and leases the next ones.
 async fn report_commands(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<ReportRequest>,
 ) -> Result<JsonResponse<ReportResponse>, HttpError> {
     if let Some(lease) = &request.lease {
         check_wait_ms("/lease/wait_ms", lease.wait_ms)?;
     }
-    Ok(JsonResponse(app.runtime.process_reports(request).await?))
+    Ok(JsonResponse(app.services.reports.process_reports(&app.ctx, request).await?))
 }
 
 fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {

@@ -8,12 +8,12 @@ use noetl_api::paths;
 use noetl_types::{ErrorCode, SecretOperation, WorkerId};
 
 use super::{CRED_ADMIN_OR_WORKER, CRED_USE_OR_WORKER, Route, delete, get, post};
-use crate::http::authorized_runtime::{AuthorizedRuntime, PlatformRuntime};
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::params::{PathText, QueryParams};
+use crate::http::request_context::{AuthorizedCall, PlatformCall};
 
 const CRED_USE: RouteAccess = RouteAccess::AnyOf(&[Scope::CredUse]);
 const CRED_ADMIN: RouteAccess = RouteAccess::AnyOf(&[Scope::CredAdmin]);
@@ -39,46 +39,46 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Stores a credential.
 async fn put_credential(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<CredentialPutRequest>,
 ) -> Result<JsonResponse<CredentialView>, HttpError> {
-    Ok(JsonResponse(app.runtime.put_credential(request).await?))
+    Ok(JsonResponse(app.services.credentials.put_credential(&app.ctx, request).await?))
 }
 
 /// Lists credentials without their secrets.
 async fn list_credentials(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<CredentialList>, HttpError> {
     let (kind, text) = (params.text_param("type")?, params.text_param("q")?);
-    Ok(JsonResponse(app.runtime.list_credentials(kind, text).await?))
+    Ok(JsonResponse(app.services.credentials.list_credentials(&app.ctx, kind, text).await?))
 }
 
 /// Returns a credential. Only credential admins and workers that need it get the secret.
 async fn get_credential(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(key): PathText,
     mut params: QueryParams,
 ) -> Result<JsonResponse<CredentialView>, HttpError> {
     let include_data = params.bool_param("include_data")?.unwrap_or(false);
     let execution_id = params.parse_param("execution_id", str::parse)?;
     let worker_id = params.parse_param("worker_id", str::parse::<WorkerId>)?;
-    if let Some(command_token) = app.identity.command_token() {
-        let credential =
-            app.runtime.command_credential(command_token, execution_id, &key, include_data);
+    if app.ctx.auth.command_token.is_some() {
+        let classic = &app.services.classic;
+        let credential = classic.command_credential(&app.ctx, execution_id, &key, include_data);
         return Ok(JsonResponse(credential.await?));
     }
     if !include_data {
-        return Ok(JsonResponse(app.runtime.get_credential(&key).await?));
+        return Ok(JsonResponse(app.services.credentials.get_credential(&app.ctx, &key).await?));
     }
-    app.runtime.add_secret_facts(|facts| facts.operation = SecretOperation::Read);
+    app.ctx.add_secret_facts(|facts| facts.operation = SecretOperation::Read);
     let credential = match (execution_id, worker_id) {
         (Some(execution_id), Some(worker_id)) if app.identity.allows_scope(Scope::Worker) => {
             let request = CredentialRequest { name: key.into(), execution_id, worker_id };
-            app.runtime.issue_credential(request).await?
+            app.services.credentials.issue_credential(&app.ctx, request).await?
         }
         _ if app.identity.allows_scope(Scope::CredAdmin) => {
-            app.runtime.reveal_credential(&key).await?
+            app.services.credentials.reveal_credential(&app.ctx, &key).await?
         }
         _ => return Err(secret_access_denied()),
     };
@@ -87,7 +87,7 @@ async fn get_credential(
 
 /// Returns a credential, encrypted for the public key of a worker.
 async fn get_sealed_credential(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(key): PathText,
     mut params: QueryParams,
 ) -> Result<JsonResponse<SealedCredential>, HttpError> {
@@ -99,10 +99,15 @@ async fn get_sealed_credential(
     let sealed = match execution_id {
         Some(execution_id) if app.identity.allows_scope(Scope::Worker) => {
             let request = CredentialRequest { name: key.into(), execution_id, worker_id };
-            app.runtime.issue_sealed_credential(request).await?
+            app.services.credentials.issue_sealed_credential(&app.ctx, request).await?
         }
         _ if app.identity.allows_scope(Scope::CredAdmin) => {
-            let sealed = app.runtime.reveal_sealed_credential(&key, &worker_id, execution_id);
+            let sealed = app.services.credentials.reveal_sealed_credential(
+                &app.ctx,
+                &key,
+                &worker_id,
+                execution_id,
+            );
             sealed.await?
         }
         _ => return Err(secret_access_denied()),
@@ -112,33 +117,33 @@ async fn get_sealed_credential(
 
 /// Deletes a credential.
 async fn delete_credential(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathText(key): PathText,
 ) -> Result<JsonResponse<CredentialDeleteResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.delete_credential(&key).await?))
+    Ok(JsonResponse(app.services.credentials.delete_credential(&app.ctx, &key).await?))
 }
 
 /// Encrypts the secrets of the tenant with the current key.
 async fn rotate_credentials(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
 ) -> Result<JsonResponse<RotationSummary>, HttpError> {
-    Ok(JsonResponse(app.runtime.rotate_credentials(request).await?))
+    Ok(JsonResponse(app.services.credentials.rotate_credentials(&app.ctx, request).await?))
 }
 
 /// Encrypts the secrets of all tenants with the current key.
 async fn rotate_wallet(
-    PlatformRuntime(runtime): PlatformRuntime,
+    PlatformCall(call): PlatformCall,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
 ) -> Result<JsonResponse<WalletRotation>, HttpError> {
-    Ok(JsonResponse(runtime.rotate_all_tenants(request).await?))
+    Ok(JsonResponse(call.services.credentials.rotate_all_tenants(&call.ctx, request).await?))
 }
 
 /// Returns the number of secrets per encryption key.
 async fn get_key_status(
-    PlatformRuntime(runtime): PlatformRuntime,
+    PlatformCall(call): PlatformCall,
 ) -> Result<JsonResponse<KeyStatus>, HttpError> {
-    Ok(JsonResponse(runtime.key_status().await?))
+    Ok(JsonResponse(call.services.credentials.key_status().await?))
 }
 
 fn secret_access_denied() -> HttpError {

@@ -10,10 +10,10 @@ use noetl_store::FeedLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Seq};
 
 use super::{EXEC_READ, PLATFORM, Route, get, post};
-use crate::http::authorized_runtime::{AppState, AuthorizedRuntime};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::params::QueryParams;
+use crate::http::request_context::{AppState, AuthorizedCall};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -37,12 +37,12 @@ const FEED_WAIT_MS_RANGE: std::ops::RangeInclusive<u32> = 0..=30_000;
 async fn get_stream_status(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().stream_status().await?))
+    Ok(JsonResponse(app.services().publishing.stream_status().await?))
 }
 
 /// Returns the feed after a position, or from its end.
 async fn read_stream_feed(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<FeedResponse>, HttpError> {
     let after = params.parse_param("after", parse_feed_position)?;
@@ -53,13 +53,13 @@ async fn read_stream_feed(
     params.reject_unknown()?;
     let after = match after {
         Some(after) => after,
-        None => app.runtime.feed_end().await?,
+        None => app.services.publishing.feed_end().await?,
     };
     let wait = Duration::from_millis(wait.into());
     tokio::select! {
-        response = app.runtime.read_feed(after, limit, wait) => Ok(JsonResponse(response?)),
+        response = app.services.publishing.read_feed(&app.ctx, after, limit, wait) => Ok(JsonResponse(response?)),
         () = app.shutdown.cancelled() => {
-            Ok(JsonResponse(app.runtime.read_feed(after, limit, Duration::ZERO).await?))
+            Ok(JsonResponse(app.services.publishing.read_feed(&app.ctx, after, limit, Duration::ZERO).await?))
         }
     }
 }
@@ -75,7 +75,7 @@ fn parse_feed_position(text: &str) -> Result<FeedPosition, &'static str> {
 
 /// Returns an event in the format of the stream, without size limit.
 async fn get_stream_event(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     Path((execution_id, seq)): Path<(String, String)>,
 ) -> Result<Response, HttpError> {
     let bad_id = |text: String| HttpError::new(ErrorCode::BadId, text);
@@ -83,7 +83,7 @@ async fn get_stream_event(
         execution_id.parse().map_err(|error| bad_id(format!("invalid execution id: {error}")))?;
     let seq: i64 = seq.parse().map_err(|error| bad_id(format!("invalid seq: {error}")))?;
     let seq = Seq::new(seq).map_err(|error| bad_id(error.to_string()))?;
-    let body = app.runtime.streamed_event(execution_id, seq).await?;
+    let body = app.services.publishing.streamed_event(&app.ctx, execution_id, seq).await?;
     Ok(typed_response(APPLICATION_JSON, body))
 }
 
@@ -91,5 +91,5 @@ async fn get_stream_event(
 async fn rebuild_stream(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().request_stream_rebuild().await?))
+    Ok(JsonResponse(app.services().publishing.request_stream_rebuild().await?))
 }

@@ -19,7 +19,6 @@ use noetl_types::{ErrorCode, EventName, ExecutionStatus, Seq, Timestamp};
 use super::{
     ADMIN, EXEC_READ, EXEC_READ_OR_WORKER, EXEC_RUN, MAX_BATCH_BODY_SIZE, Route, get, post,
 };
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::page_response;
@@ -27,6 +26,8 @@ use crate::http::json_response::{JsonAtSeq, JsonResponse};
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::middleware::idempotency::IdempotentResponse;
 use crate::http::params::{IdempotencyKeyHeader, PathExecutionId, QueryParams, TraceHeaders};
+use crate::http::request_context::AuthorizedCall;
+use crate::services::executions::StartRequest;
 
 /// Users start executions, and workers start child executions.
 const EXEC_RUN_OR_WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRun, Scope::Worker]);
@@ -54,7 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Lists executions.
 async fn list_executions(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     uri: Uri,
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
@@ -74,13 +75,13 @@ async fn list_executions(
         offset: params.number_param("offset", 0..=MAX_PAGE_OFFSET)?.unwrap_or(0),
         cursor: params.text_param("cursor")?,
     };
-    let page = app.runtime.list_executions(query).await?;
+    let page = app.services.queries.list_executions(&app.ctx, query).await?;
     Ok(page_response(page.executions, &uri, page.next_cursor.as_ref()))
 }
 
 /// Returns an execution with a page of its log.
 async fn get_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     mut params: QueryParams,
 ) -> Result<JsonAtSeq<ExecutionDetail>, HttpError> {
@@ -91,23 +92,23 @@ async fn get_execution(
         since_event_id: params.parse_param("since_event_id", str::parse)?,
         event_type: params.parse_param("event_type", EventName::parse)?,
     };
-    let (runtime, observed) = app.runtime.observe_seq();
-    let detail = runtime.execution_detail(execution_id, query).await?;
+    let (ctx, observed) = app.ctx.observe_seq();
+    let detail = app.services.queries.execution_detail(&ctx, execution_id, query).await?;
     Ok(JsonAtSeq(detail, observed))
 }
 
 /// Returns the status of an execution.
 async fn get_execution_status(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonAtSeq<ExecutionStatusView>, HttpError> {
-    let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(runtime.execution_status(execution_id).await?, observed))
+    let (ctx, observed) = app.ctx.observe_seq();
+    Ok(JsonAtSeq(app.services.queries.execution_status(&ctx, execution_id).await?, observed))
 }
 
 /// Explains why an execution waits, or how it ended.
 async fn explain_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     mut params: QueryParams,
 ) -> Result<JsonAtSeq<ExecutionExplanation>, HttpError> {
@@ -116,30 +117,33 @@ async fn explain_execution(
         at: params.parse_param("at", PointInTime::parse)?,
     };
     params.reject_unknown()?;
-    let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(runtime.explain_execution(execution_id, query).await?, observed))
+    let (ctx, observed) = app.ctx.observe_seq();
+    Ok(JsonAtSeq(
+        app.services.queries.explain_execution(&ctx, execution_id, query).await?,
+        observed,
+    ))
 }
 
 /// Explains an execution, with a sample of its events, for classic clients.
 async fn analyze_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<AnalyzeRequest>,
 ) -> Result<JsonResponse<ExecutionAnalysis>, HttpError> {
-    Ok(JsonResponse(app.runtime.analyze_execution(execution_id, request).await?))
+    Ok(JsonResponse(app.services.queries.analyze_execution(&app.ctx, execution_id, request).await?))
 }
 
 /// Returns the cancellation state of an execution.
 async fn check_cancellation(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonResponse<CancellationCheck>, HttpError> {
-    Ok(JsonResponse(app.runtime.check_cancellation(execution_id).await?))
+    Ok(JsonResponse(app.services.executions.check_cancellation(&app.ctx, execution_id).await?))
 }
 
 /// Lists the events of an execution.
 async fn list_execution_events(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     mut params: QueryParams,
 ) -> Result<JsonAtSeq<EventPage>, HttpError> {
@@ -166,13 +170,13 @@ async fn list_execution_events(
         cursor: params.text_param("cursor")?,
     };
     params.reject_unknown()?;
-    let (runtime, observed) = app.runtime.observe_seq();
-    Ok(JsonAtSeq(runtime.list_events(execution_id, query).await?, observed))
+    let (ctx, observed) = app.ctx.observe_seq();
+    Ok(JsonAtSeq(app.services.queries.list_events(&ctx, execution_id, query).await?, observed))
 }
 
 /// Starts an execution.
 async fn start_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     key: IdempotencyKeyHeader,
     TraceHeaders(trace): TraceHeaders,
     JsonBody(mut request): JsonBody<ExecuteRequest>,
@@ -183,79 +187,88 @@ async fn start_execution(
             with the scope exec:run";
         return Err(HttpError::new(ErrorCode::Forbidden, text));
     }
-    let (response, is_replay) = match key.key_text() {
-        None => (app.runtime.execute(request).await?, false),
-        Some(key) => {
-            let started = app.runtime.start_once(request, key).await?;
-            (started.answer, started.is_replay)
-        }
-    };
-    Ok(IdempotentResponse { response: JsonResponse(response), is_replay })
+    let mut start = StartRequest::from(request);
+    if let Some(key) = key.key_text() {
+        start = start.with_idempotency_key(key)?;
+    }
+    let started = app.services.executions.start(&app.ctx, start).await?;
+    Ok(IdempotentResponse { response: JsonResponse(started.answer), is_replay: started.is_replay })
 }
 
 /// Cancels an execution.
 async fn cancel_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
 ) -> Result<JsonResponse<CancelResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let cancelled = app.runtime.cancel_execution(execution_id, actor, request).await?;
+    let cancelled =
+        app.services.executions.cancel_execution(&app.ctx, execution_id, actor, request).await?;
     Ok(JsonResponse(cancelled))
 }
 
 /// Starts several executions.
 async fn start_executions(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<ExecuteBatchRequest>,
 ) -> Result<JsonResponse<ExecuteBatchResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.execute_batch(request).await?))
+    Ok(JsonResponse(app.services.executions.execute_batch(&app.ctx, request).await?))
 }
 
 /// Starts an execution with the definition and input of an earlier one.
 async fn rerun_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
 ) -> Result<JsonResponse<ExecuteResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.rerun_execution(execution_id, request).await?))
+    Ok(JsonResponse(
+        app.services.executions.rerun_execution(&app.ctx, execution_id, request).await?,
+    ))
 }
 
 /// Pauses an execution.
 async fn pause_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
 ) -> Result<JsonResponse<ControlResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.runtime.pause_execution(execution_id, actor, request).await?))
+    Ok(JsonResponse(
+        app.services.executions.pause_execution(&app.ctx, execution_id, actor, request).await?,
+    ))
 }
 
 /// Resumes an execution.
 async fn resume_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
 ) -> Result<JsonResponse<ControlResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.runtime.resume_execution(execution_id, actor, request).await?))
+    Ok(JsonResponse(
+        app.services.executions.resume_execution(&app.ctx, execution_id, actor, request).await?,
+    ))
 }
 
 /// Ends an execution with a given status.
 async fn finalize_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<FinalizeRequest>,
 ) -> Result<JsonResponse<FinalizeResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.runtime.finalize_execution(execution_id, actor, request).await?))
+    Ok(JsonResponse(
+        app.services.executions.finalize_execution(&app.ctx, execution_id, actor, request).await?,
+    ))
 }
 
 /// Cancels idle executions.
 async fn clean_up_executions(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
 ) -> Result<JsonResponse<CleanupResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.runtime.cancel_idle_executions(actor, request).await?))
+    Ok(JsonResponse(
+        app.services.executions.cancel_idle_executions(&app.ctx, actor, request).await?,
+    ))
 }

@@ -9,10 +9,11 @@ use noetl_api::health::{HealthStatus, LivenessResponse};
 use noetl_api::paths;
 
 use super::{Route, get};
-use crate::http::authorized_runtime::AppState;
+use crate::access::CallContext;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{JsonResponse, typed_response};
 use crate::http::middleware::access::{Caller, RouteAccess, Scope};
+use crate::http::request_context::AppState;
 use crate::metrics::CONTENT_TYPE;
 
 const METRICS_READ: RouteAccess = RouteAccess::AnyOf(&[Scope::MetricsRead]);
@@ -36,7 +37,7 @@ async fn check_readiness(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
-    let readiness = app.unauthenticated_runtime().check_readiness().await;
+    let readiness = app.services().system_status.check_readiness().await;
     let readiness = readiness.with_overrides(app.unsafe_settings());
     let readiness = if caller.is_ok() { readiness } else { readiness.without_reasons() };
     let is_failed = readiness.status == HealthStatus::Failed;
@@ -56,7 +57,7 @@ async fn get_metrics(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, HttpError> {
     let context = caller.map(|caller| caller.auth_context().clone());
-    let runtime = app.unauthenticated_runtime().with_auth_context(context.unwrap_or_default());
-    let text = runtime.render_metrics().await?;
+    let ctx = CallContext::from(context.unwrap_or_default());
+    let text = app.services().system_status.render_metrics(&ctx).await?;
     Ok(typed_response(HeaderValue::from_static(CONTENT_TYPE), text))
 }

@@ -9,11 +9,11 @@ use noetl_api::paths;
 use noetl_types::Json;
 
 use super::{MAX_BATCH_BODY_SIZE, PLATFORM, Route, get, post};
-use crate::http::authorized_runtime::{AppState, ProjectorRuntime};
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::{RouteAccess, Scope};
+use crate::http::request_context::{AppState, ProjectorCall};
 
 const PROJECT: RouteAccess = RouteAccess::Internal(Scope::InternalProject);
 const RETENTION: RouteAccess = RouteAccess::Internal(Scope::InternalRetention);
@@ -30,27 +30,27 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Copies events into the log.
 async fn project_events(
-    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    ProjectorCall(call, scope): ProjectorCall,
     JsonBody(request): JsonBody<ProjectRequest>,
 ) -> Result<JsonResponse<ProjectResponse>, HttpError> {
-    Ok(JsonResponse(runtime.project_events(request, scope).await?))
+    Ok(JsonResponse(call.services.projection.project_events(&call.ctx, request, scope).await?))
 }
 
 /// Copies events of classic workers into the log.
 async fn materialize_events(
-    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    ProjectorCall(call, scope): ProjectorCall,
     JsonListBody(events): JsonListBody<RawEvent>,
 ) -> Result<JsonResponse<MaterializeResponse>, HttpError> {
     let events = events.into_iter().map(|event| event.0).collect();
-    Ok(JsonResponse(runtime.materialize_events(events, scope).await?))
+    Ok(JsonResponse(call.services.projection.materialize_events(&call.ctx, events, scope).await?))
 }
 
 /// Updates read models from their logs.
 async fn advance_projection(
-    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    ProjectorCall(call, scope): ProjectorCall,
     JsonBody(request): JsonBody<AdvanceRequest>,
 ) -> Result<JsonResponse<AdvanceResponse>, HttpError> {
-    Ok(JsonResponse(runtime.advance_read_models(request, scope).await?))
+    Ok(JsonResponse(call.services.projection.advance_read_models(&call.ctx, request, scope).await?))
 }
 
 /// Deletes data beyond its retention.
@@ -58,7 +58,7 @@ async fn purge_data(
     State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
 ) -> Result<JsonResponse<PurgeResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().purge_expired_data(request).await?))
+    Ok(JsonResponse(app.services().maintenance.purge_expired_data(request).await?))
 }
 
 /// Lists the cells. Always empty, because cells are not supported.

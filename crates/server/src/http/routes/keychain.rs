@@ -9,13 +9,13 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, ErrorCode, SecretOperation, WorkerId};
 
 use super::{CRED_ADMIN_OR_WORKER, CRED_USE_OR_WORKER, Route, delete, get, post};
-use crate::http::authorized_runtime::{AuthorizedRuntime, RequestContext};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::Scope;
 use crate::http::params::{PathCatalogId, PathKeychainEntry, QueryParams};
-use crate::runtime::{KeychainCaller, KeychainKey};
+use crate::http::request_context::{AuthorizedCall, RequestContext};
+use crate::services::keychain::{KeychainCaller, KeychainKey};
 
 pub(super) fn routes() -> Vec<Route> {
     use SecretOperation::{KeychainDelete, KeychainGet, KeychainPut};
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Stores a resolved entry.
 async fn put_keychain_entry(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathKeychainEntry(catalog_id, name): PathKeychainEntry,
     JsonBody(request): JsonBody<KeychainPutRequest>,
 ) -> Result<JsonResponse<KeychainPutResponse>, HttpError> {
@@ -44,40 +44,42 @@ async fn put_keychain_entry(
         execution_id: request.execution_id,
     };
     let caller = keychain_caller(&app, request.worker_id.clone());
-    Ok(JsonResponse(app.runtime.put_keychain_entry(key, request, caller).await?))
+    Ok(JsonResponse(
+        app.services.keychain.put_keychain_entry(&app.ctx, key, request, caller).await?,
+    ))
 }
 
 /// Returns a resolved entry. Only credential admins and workers that need it get the data.
 async fn get_keychain_entry(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathKeychainEntry(catalog_id, name): PathKeychainEntry,
     mut params: QueryParams,
 ) -> Result<JsonResponse<KeychainView>, HttpError> {
     let key = keychain_key(catalog_id, name, &mut params)?;
     let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
-    Ok(JsonResponse(app.runtime.get_keychain_entry(&key, caller).await?))
+    Ok(JsonResponse(app.services.keychain.get_keychain_entry(&app.ctx, &key, caller).await?))
 }
 
 /// Deletes a resolved entry.
 async fn delete_keychain_entry(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathKeychainEntry(catalog_id, name): PathKeychainEntry,
     mut params: QueryParams,
 ) -> Result<JsonResponse<KeychainDeleteResponse>, HttpError> {
     let key = keychain_key(catalog_id, name, &mut params)?;
     let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
-    Ok(JsonResponse(app.runtime.delete_keychain_entry(&key, caller).await?))
+    Ok(JsonResponse(app.services.keychain.delete_keychain_entry(&app.ctx, &key, caller).await?))
 }
 
 /// Lists the resolved entries of a definition, without their data.
 async fn list_keychain_entries(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathCatalogId(catalog_id): PathCatalogId,
     mut params: QueryParams,
 ) -> Result<JsonResponse<KeychainList>, HttpError> {
     let limit = params.page_limit("limit", PageLimit::default())?;
     let cursor = params.text_param("cursor")?;
-    let listed = app.runtime.list_keychain_entries(catalog_id, limit, cursor);
+    let listed = app.services.keychain.list_keychain_entries(&app.ctx, catalog_id, limit, cursor);
     Ok(JsonResponse(listed.await?))
 }
 

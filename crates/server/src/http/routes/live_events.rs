@@ -10,11 +10,11 @@ use noetl_store::LogEpoch;
 use noetl_types::{EventName, ExecutionVersion, FeedPosition, PlaybookPath};
 
 use super::{EXEC_READ, Route, get};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::http_error::HttpError;
 use crate::http::live_stream::{self, LiveItem, LiveSource, StreamFormat};
 use crate::http::params::{PathExecutionId, QueryParams};
-use crate::read::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPosition};
+use crate::http::request_context::AuthorizedCall;
+use crate::services::queries::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPosition};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Streams the log of an execution until it ends. The id of an event is its seq.
 async fn follow_execution(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     headers: HeaderMap,
     mut params: QueryParams,
@@ -39,7 +39,7 @@ async fn follow_execution(
             .ok_or_else(live_stream::invalid_event_id)?,
     };
     params.reject_unknown()?;
-    let follower = app.runtime.follow_log(execution_id, after).await?;
+    let follower = app.services.queries.follow_log(&app.ctx, execution_id, after).await?;
     Ok(live_stream::live_response(follower, StreamFormat::from_accept(&headers), app))
 }
 
@@ -57,7 +57,7 @@ impl LiveSource for LogFollower {
 /// Streams all events of the tenant as they are committed. The id of an event is the log epoch and
 /// its feed position.
 async fn follow_events(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     headers: HeaderMap,
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
@@ -66,13 +66,13 @@ async fn follow_events(
         Some(id) => Some(parse_event_id(&id).ok_or_else(live_stream::invalid_event_id)?),
     };
     let filter = FeedFilter {
-        tenant_id: app.runtime.tenant().clone(),
+        tenant_id: app.ctx.tenant().clone(),
         event_type: params.parse_param("type", EventName::parse)?,
         execution_id: params.parse_param("execution_id", str::parse)?,
         path: params.parse_param("path", str::parse::<PlaybookPath>)?,
     };
     params.reject_unknown()?;
-    let follower = app.runtime.follow_feed(filter, after).await?;
+    let follower = app.services.queries.follow_feed(&app.ctx, filter, after).await?;
     Ok(live_stream::live_response(follower, StreamFormat::from_accept(&headers), app))
 }
 

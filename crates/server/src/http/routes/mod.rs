@@ -2,7 +2,7 @@
 //!
 //! A file declares its routes at the top: path, access rule, handler, and the maximum body size and
 //! audit policy where they differ from the default. Its handlers follow. A handler parses its
-//! request, calls the runtime once, and writes the response.
+//! request, calls a service once, and writes the response.
 
 mod audit;
 mod catalog;
@@ -31,11 +31,11 @@ use axum::Router;
 use noetl_types::ByteSize;
 use tokio_util::sync::CancellationToken;
 
-use super::authorized_runtime::AppState;
 use super::listener_kind::ListenerKind;
 use super::middleware::access::{RouteAccess, Scope};
+use super::request_context::AppState;
 use super::settings::HttpSettings;
-use crate::runtime::Runtime;
+use crate::services::ControlPlane;
 
 pub(super) use openapi::DOCUMENT as OPENAPI_DOCUMENT;
 pub(in crate::http) use table::{Route, delete, get, post, put, route_requests};
@@ -61,12 +61,12 @@ const PLATFORM: RouteAccess = RouteAccess::Internal(Scope::Admin);
 
 /// Builds the router of a listener.
 pub(super) fn build_router(
-    runtime: Runtime,
+    services: ControlPlane,
     settings: &HttpSettings,
     listener_kind: ListenerKind,
     shutdown: CancellationToken,
 ) -> Router {
-    let app = AppState::new(runtime, settings, shutdown);
+    let app = AppState::new(services, settings, shutdown);
     route_requests(all_routes(), listener_kind, settings, app)
 }
 

@@ -12,12 +12,12 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId};
 
 use super::{Route, get, post};
-use crate::http::authorized_runtime::AppState;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::params::QueryParams;
+use crate::http::request_context::AppState;
 
 const OUTBOX: RouteAccess = RouteAccess::Internal(Scope::InternalOutbox);
 
@@ -41,7 +41,7 @@ async fn claim_outbox_rows(
     State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<OutboxClaimRequest>,
 ) -> Result<JsonResponse<OutboxClaimResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().claim_outbox(request).await?))
+    Ok(JsonResponse(app.services().publishing.claim_outbox(request).await?))
 }
 
 /// Marks rows as published.
@@ -49,7 +49,7 @@ async fn mark_rows_published(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<MarkPublishedRequest>,
 ) -> Result<JsonResponse<MarkPublishedResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().mark_outbox_published(request).await?))
+    Ok(JsonResponse(app.services().publishing.mark_outbox_published(request).await?))
 }
 
 /// Marks a row as failed.
@@ -57,14 +57,14 @@ async fn mark_row_failed(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<MarkFailedRequest>,
 ) -> Result<JsonResponse<MarkFailedResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().mark_outbox_failed(request).await?))
+    Ok(JsonResponse(app.services().publishing.mark_outbox_failed(request).await?))
 }
 
 /// Returns the number of rows that can be claimed.
 async fn count_pending_rows(
     State(app): State<AppState>,
 ) -> Result<JsonResponse<PendingCount>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().outbox_pending().await?))
+    Ok(JsonResponse(app.services().publishing.outbox_pending().await?))
 }
 
 /// Lists rows in the order of their ids.
@@ -96,7 +96,7 @@ async fn list_rows_with_status(
         limit: params.page_limit("limit", PageLimit::default())?,
     };
     params.reject_unknown()?;
-    Ok(JsonResponse(app.unauthenticated_runtime().list_outbox(filter).await?))
+    Ok(JsonResponse(app.services().publishing.list_outbox(filter).await?))
 }
 
 /// Lists events in quarantine.
@@ -110,7 +110,7 @@ async fn list_quarantine(
         limit: params.page_limit("limit", PageLimit::default())?,
     };
     params.reject_unknown()?;
-    Ok(JsonResponse(app.unauthenticated_runtime().list_quarantine(filter).await?))
+    Ok(JsonResponse(app.services().publishing.list_quarantine(filter).await?))
 }
 
 /// Makes dead rows claimable again.
@@ -118,7 +118,7 @@ async fn replay_dead_rows(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
 ) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().replay_outbox(request).await?))
+    Ok(JsonResponse(app.services().publishing.replay_outbox(request).await?))
 }
 
 /// Discards dead rows.
@@ -126,5 +126,5 @@ async fn discard_dead_rows(
     State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
 ) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(app.unauthenticated_runtime().discard_outbox(request).await?))
+    Ok(JsonResponse(app.services().publishing.discard_outbox(request).await?))
 }

@@ -6,11 +6,11 @@ use noetl_types::replay::ProjectionKind;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Timestamp};
 
 use super::{EXEC_READ, Route, get};
-use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::access::AuthContext;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::params::QueryParams;
-use crate::runtime::AuthContext;
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![get(paths::REPLAY_STATE, EXEC_READ, get_replay_state)]
@@ -18,11 +18,11 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Returns the state of an execution at a point of its log.
 async fn get_replay_state(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<ReplayResponse>, HttpError> {
-    let query = parse_replay_query(&mut params, app.runtime.auth_context())?;
-    Ok(JsonResponse(app.runtime.replay_state(query).await?))
+    let query = parse_replay_query(&mut params, &app.ctx.auth)?;
+    Ok(JsonResponse(app.services.queries.replay_state(&app.ctx, query).await?))
 }
 
 fn parse_replay_query(

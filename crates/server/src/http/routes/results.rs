@@ -8,11 +8,11 @@ use noetl_api::result::{ResultPutRequest, ResultPutResponse};
 use noetl_types::ErrorCode;
 
 use super::{EXEC_READ_OR_WORKER, MAX_REPORT_BODY_SIZE, Route, WORKER, get, put};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::params::{IdempotencyKeyHeader, PathExecutionId, QueryParams};
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -25,13 +25,13 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Returns a stored result as it was stored, without parsing it.
 async fn resolve_result(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
     let reference = params
         .text_param("ref")?
         .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "ref is missing"))?;
-    let result = app.runtime.read_verified_result(&reference).await?;
+    let result = app.services.results.read_verified_result(&app.ctx, &reference).await?;
     let media_type = if result.media_type == "application/json" {
         APPLICATION_JSON
     } else {
@@ -43,11 +43,11 @@ async fn resolve_result(
 
 /// Stores a result.
 async fn put_result(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     key: IdempotencyKeyHeader,
     JsonBody(request): JsonBody<ResultPutRequest>,
 ) -> Result<JsonResponse<ResultPutResponse>, HttpError> {
-    let stored = app.runtime.put_result(execution_id, request, key.key_text());
+    let stored = app.services.results.put_result(&app.ctx, execution_id, request, key.key_text());
     Ok(JsonResponse(stored.await?))
 }

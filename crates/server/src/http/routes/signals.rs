@@ -10,13 +10,13 @@ use noetl_api::signal::{
 use noetl_types::limits::PageLimit;
 
 use super::{EXEC_READ, EXEC_RUN, Route, get, post};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::json_response::page_response;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::params::{PathExecutionId, QueryParams};
+use crate::http::request_context::AuthorizedCall;
 
 const EXEC_APPROVE: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecApprove]);
 
@@ -31,38 +31,39 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Sends a signal to an execution.
 async fn send_signal(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<JsonResponse<SignalResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let sent = app.runtime.send_signal(execution_id, actor, request).await?;
+    let sent = app.services.executions.send_signal(&app.ctx, execution_id, actor, request).await?;
     Ok(JsonResponse(sent))
 }
 
 /// Sends a signal to all executions that wait for it.
 async fn broadcast_signal(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<JsonResponse<BroadcastResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.runtime.broadcast_signal(actor, request).await?))
+    Ok(JsonResponse(app.services.executions.broadcast_signal(&app.ctx, actor, request).await?))
 }
 
 /// Submits the decision of an approval.
 async fn submit_approval(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<ApproveRequest>,
 ) -> Result<JsonResponse<ApproveResponse>, HttpError> {
     let actor = app.identity.actor();
-    let decided = app.runtime.submit_approval(execution_id, actor, request).await?;
+    let decided =
+        app.services.executions.submit_approval(&app.ctx, execution_id, actor, request).await?;
     Ok(JsonResponse(decided))
 }
 
 /// Lists open approvals.
 async fn list_approvals(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     uri: Uri,
     mut params: QueryParams,
 ) -> Result<Response, HttpError> {
@@ -72,7 +73,7 @@ async fn list_approvals(
         cursor: params.text_param("cursor")?,
     };
     params.reject_unknown()?;
-    let list = app.runtime.list_approvals(query).await?;
+    let list = app.services.queries.list_approvals(&app.ctx, query).await?;
     let next = list.next_cursor.clone();
     Ok(page_response(list, &uri, next.as_ref()))
 }

@@ -12,11 +12,11 @@ use noetl_playbook::json_schema;
 use noetl_types::{ErrorCode, Text};
 
 use super::{ADMIN, EXEC_READ, Route, get, post};
-use crate::http::authorized_runtime::{AppState, AuthorizedRuntime};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::middleware::access::RouteAccess;
 use crate::http::params::{PathText, QueryParams};
+use crate::http::request_context::{AppState, AuthorizedCall};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -38,32 +38,32 @@ const SHARD_COUNT_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
 
 /// Returns the statistics of the dashboard.
 async fn get_dashboard_stats(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
 ) -> Result<JsonResponse<DashboardStatsResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.dashboard_stats().await?))
+    Ok(JsonResponse(app.services.system_status.dashboard_stats(&app.ctx).await?))
 }
 
 /// Returns the widgets of the dashboard.
 async fn get_dashboard_widgets(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
 ) -> Result<JsonResponse<DashboardWidgets>, HttpError> {
-    Ok(JsonResponse(app.runtime.dashboard_widgets().await?))
+    Ok(JsonResponse(app.services.system_status.dashboard_widgets(&app.ctx).await?))
 }
 
 /// Returns the shard of an execution.
 async fn get_shard_info(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<ShardInfo>, HttpError> {
     let execution_id = params.parse_param("execution_id", str::parse)?;
     let execution_id = execution_id
         .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "execution_id is missing"))?;
     let count = params.number_param("shard_count", SHARD_COUNT_RANGE)?;
-    Ok(JsonResponse(app.runtime.shard_info(execution_id, count)))
+    Ok(JsonResponse(app.services.system_status.shard_info(execution_id, count)))
 }
 
 /// Returns the identity of the caller.
-async fn whoami(AuthorizedRuntime(app): AuthorizedRuntime) -> JsonResponse<WhoAmI> {
+async fn whoami(AuthorizedCall(app): AuthorizedCall) -> JsonResponse<WhoAmI> {
     let (scopes, context) = (app.identity.scopes(), app.identity.auth_context());
     JsonResponse(WhoAmI {
         actor: app.identity.actor(),
@@ -74,8 +74,8 @@ async fn whoami(AuthorizedRuntime(app): AuthorizedRuntime) -> JsonResponse<WhoAm
 }
 
 /// Returns the health of the server, with status 503 if it is not `ok`.
-async fn get_health(AuthorizedRuntime(app): AuthorizedRuntime) -> Response {
-    let health = app.runtime.check_health().await;
+async fn get_health(AuthorizedCall(app): AuthorizedCall) -> Response {
+    let health = app.services.system_status.check_health().await;
     let is_healthy = health.status == "ok";
     let mut response = JsonResponse(health).into_response();
     if !is_healthy {
@@ -85,24 +85,22 @@ async fn get_health(AuthorizedRuntime(app): AuthorizedRuntime) -> Response {
 }
 
 /// Returns the status of the server.
-async fn get_server_status(
-    AuthorizedRuntime(app): AuthorizedRuntime,
-) -> JsonResponse<ServerStatus> {
-    JsonResponse(app.runtime.server_status().await)
+async fn get_server_status(AuthorizedCall(app): AuthorizedCall) -> JsonResponse<ServerStatus> {
+    JsonResponse(app.services.system_status.server_status().await)
 }
 
 /// Checks that the tables of the database exist.
 async fn validate_database(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
 ) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.validate_database().await?))
+    Ok(JsonResponse(app.services.system_status.validate_database().await?))
 }
 
 /// Creates the tables of the database if they are missing.
 async fn init_database(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
 ) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.init_database().await?))
+    Ok(JsonResponse(app.services.system_status.init_database().await?))
 }
 
 /// Returns the JSON Schema of a kind of document.

@@ -10,12 +10,12 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, any, on};
 use noetl_types::{ByteSize, ErrorCode, SecretOperation};
 
-use crate::http::authorized_runtime::AppState;
 use crate::http::http_error::HttpError;
 use crate::http::listener_kind::ListenerKind;
 use crate::http::middleware::access::{
     AuditPolicy, Caller, RouteAccess, RouteRules, authorize_route,
 };
+use crate::http::request_context::AppState;
 use crate::http::settings::HttpSettings;
 #[cfg(test)]
 use crate::http::tests::openapi::shape::{Described, HandlerShape};
@@ -163,7 +163,7 @@ pub(in crate::http) fn route_requests(
     settings: &HttpSettings,
     app: AppState,
 ) -> Router {
-    let metrics = app.unauthenticated_runtime().metrics();
+    let metrics = &app.services().infra.metrics;
     let served = routes.into_iter().filter(|route| listener_kind.serves_path(route.path));
     let router = served.fold(Router::new(), |router, route| {
         route.add_to(router, listener_kind, settings, metrics)

@@ -5,8 +5,8 @@ use axum::extract::State;
 use noetl_types::ErrorCode;
 
 use super::{ADMIN, CATALOG_READ, EXEC_READ, Route, post};
-use crate::http::authorized_runtime::AppState;
 use crate::http::http_error::HttpError;
+use crate::http::request_context::AppState;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![

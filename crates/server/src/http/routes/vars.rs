@@ -5,11 +5,11 @@ use noetl_api::vars::{DeleteVariablesResponse, SetVariablesResponse, VariableLis
 use noetl_types::JsonMap;
 
 use super::{EXEC_READ_OR_WORKER, MAX_BATCH_BODY_SIZE, Route, WORKER, delete, get, post};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::params::{PathExecutionId, PathVariable};
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -25,42 +25,42 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Lists the variables of an execution.
 async fn list_variables(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonResponse<VariableList>, HttpError> {
-    Ok(JsonResponse(app.runtime.list_vars(execution_id).await?))
+    Ok(JsonResponse(app.services.queries.list_vars(&app.ctx, execution_id).await?))
 }
 
 /// Sets variables of an execution.
 async fn set_variables(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
     JsonBody(body): JsonBody<JsonMap>,
 ) -> Result<JsonResponse<SetVariablesResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.set_vars(execution_id, body).await?))
+    Ok(JsonResponse(app.services.queries.set_vars(&app.ctx, execution_id, body).await?))
 }
 
 /// Deletes all variables of an execution.
 async fn clear_variables(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathExecutionId(execution_id): PathExecutionId,
 ) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.delete_vars(execution_id, None).await?))
+    Ok(JsonResponse(app.services.queries.delete_vars(&app.ctx, execution_id, None).await?))
 }
 
 /// Returns a variable.
 async fn get_variable(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathVariable(execution_id, name): PathVariable,
 ) -> Result<JsonResponse<VariableView>, HttpError> {
-    Ok(JsonResponse(app.runtime.get_var(execution_id, &name).await?))
+    Ok(JsonResponse(app.services.queries.get_var(&app.ctx, execution_id, &name).await?))
 }
 
 /// Deletes a variable.
 async fn delete_variable(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     PathVariable(execution_id, name): PathVariable,
 ) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
-    let deleted = app.runtime.delete_vars(execution_id, Some(&name));
+    let deleted = app.services.queries.delete_vars(&app.ctx, execution_id, Some(&name));
     Ok(JsonResponse(deleted.await?))
 }

@@ -8,11 +8,11 @@ use noetl_api::runtime::{
 };
 
 use super::{EXEC_READ, EXEC_RUN, Route, WORKER, delete, get, post};
-use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
 use crate::http::params::QueryParams;
+use crate::http::request_context::AuthorizedCall;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -27,40 +27,40 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Registers a worker.
 async fn register_worker(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(worker): JsonBody<RegisterWorkerRequest>,
 ) -> Result<JsonResponse<RuntimeView>, HttpError> {
-    Ok(JsonResponse(app.runtime.register_worker(worker).await?))
+    Ok(JsonResponse(app.services.workers.register_worker(&app.ctx, worker).await?))
 }
 
 /// Records the heartbeat of a worker.
 async fn record_worker_heartbeat(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<JsonResponse<PoolHeartbeatResponse>, HttpError> {
-    Ok(JsonResponse(app.runtime.record_worker_heartbeat(worker).await?))
+    Ok(JsonResponse(app.services.workers.record_worker_heartbeat(&app.ctx, worker).await?))
 }
 
 /// Deregisters a worker.
 async fn deregister_worker(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<JsonResponse<OkResponse>, HttpError> {
-    app.runtime.deregister_worker(worker).await?;
+    app.services.workers.deregister_worker(&app.ctx, worker).await?;
     Ok(JsonResponse(OkResponse::ok()))
 }
 
 /// Drains a worker: it finishes its commands and stops.
 async fn drain_worker(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<JsonResponse<RuntimeView>, HttpError> {
-    Ok(JsonResponse(app.runtime.drain_worker(worker).await?))
+    Ok(JsonResponse(app.services.workers.drain_worker(&app.ctx, worker).await?))
 }
 
 /// Lists workers and the load of their pools.
 async fn list_pools(
-    AuthorizedRuntime(app): AuthorizedRuntime,
+    AuthorizedCall(app): AuthorizedCall,
     mut params: QueryParams,
 ) -> Result<JsonResponse<PoolListResponse>, HttpError> {
     let query = PoolsQuery {
@@ -68,5 +68,5 @@ async fn list_pools(
         status: params.text_param("status")?,
         name: params.text_param("name")?,
     };
-    Ok(JsonResponse(app.runtime.list_pools(query).await?))
+    Ok(JsonResponse(app.services.workers.list_pools(&app.ctx, query).await?))
 }

@@ -33,7 +33,7 @@ async fn start_actor(server: &TestServer, token: Option<&str>, execution_id: &Va
 #[tokio::test]
 async fn run_records_its_actor() {
     let server = start_secured_server().await;
-    let user = create_token(&server.runtime, "acme", &USER_SCOPES).await;
+    let user = create_token(&server.services, "acme", &USER_SCOPES).await;
     let post = async |path: &str, body: Value| {
         let reply = server.call_with_token(&user, Method::POST, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
@@ -60,8 +60,8 @@ async fn anonymous_start_has_no_actor() {
 #[tokio::test]
 async fn catalog_changes_and_drains_are_audited() {
     let server = start_secured_server().await;
-    let user = create_token(&server.runtime, "acme", &USER_SCOPES).await;
-    let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let user = create_token(&server.services, "acme", &USER_SCOPES).await;
+    let admin = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let calls = [
         (Method::POST, "/api/catalog/register", json!({ "content": TWO_STEPS })),
         (Method::DELETE, "/api/catalog/playbooks/demo/two", json!({})),
@@ -100,7 +100,7 @@ async fn catalog_changes_and_drains_are_audited() {
 #[tokio::test]
 async fn request_logs_name_tenant_actor_and_run() {
     let server = start_secured_server().await;
-    let user = create_token(&server.runtime, "acme", &USER_SCOPES).await;
+    let user = create_token(&server.services, "acme", &USER_SCOPES).await;
     let logs = LogCapture::default();
     let capture = logs.start_capture();
     let path = "/api/executions/7000000000000000000";
@@ -126,7 +126,7 @@ async fn request_logs_name_tenant_actor_and_run() {
 async fn authentication_and_stream_logs_name_their_request() {
     let (store, is_broken) = breakable_store();
     let server = start_server_with(store, &secured_settings()).await;
-    let user = create_token(&server.runtime, "acme", &USER_SCOPES).await;
+    let user = create_token(&server.services, "acme", &USER_SCOPES).await;
     let register = json!({ "content": TWO_STEPS });
     server.call_with_token(&user, Method::POST, "/api/catalog/register", register).await;
     let start = json!({ "path": "demo/two" });

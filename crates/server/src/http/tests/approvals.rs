@@ -83,7 +83,7 @@ async fn check_wait_pages(fixture: &StoreFixture) {
         refused.assert_problem(code);
     }
     // Approvals of other tenants are not visible.
-    let other = create_token(&server.runtime, "acme", &[Scope::ExecRead]).await;
+    let other = create_token(&server.services, "acme", &[Scope::ExecRead]).await;
     let list = server.call_with_token(&other, Method::GET, "/api/approvals", json!({}));
     assert_eq!(waiting_runs(&list.await), [] as [&str; 0]);
     let path = format!("/api/approvals?execution_id={}", all[0]);

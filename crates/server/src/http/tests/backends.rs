@@ -8,10 +8,11 @@ use noetl_store::{PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 
-use super::{TestServer, server_from_runtime};
+use super::{TestServer, server_from_services};
 use crate::clock::{Clock as _, SystemClock};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 /// A store and the owner of its storage.
 pub(super) struct StoreFixture {
@@ -57,9 +58,10 @@ impl StoreFixture {
     ) -> TestServer {
         let mut settings = Settings::default();
         change(&mut settings);
-        let runtime =
-            Runtime::open(Arc::clone(&self.store), Arc::new(SystemClock), settings).await.unwrap();
-        server_from_runtime(runtime, &http)
+        let services = ControlPlane::open(Arc::clone(&self.store), Arc::new(SystemClock), settings)
+            .await
+            .unwrap();
+        server_from_services(services, &http)
     }
 }
 

@@ -8,10 +8,11 @@ use noetl_types::{ErrorCode, ResultId, Timestamp, sha256};
 use serde_json::{Value, json};
 
 use super::batches::{ClaimedCommand, audit_event, counting_store};
-use super::{TestServer, is_ok, server_from_runtime};
+use super::{TestServer, is_ok, server_from_services};
 use crate::clock::{Clock, SystemClock};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 /// More than half of the events of an append.
 const OVER_HALF_OF_APPEND: usize = MAX_APPEND_EVENTS / 2 + 1;
@@ -27,8 +28,8 @@ impl Clock for FixedClock {
 
 async fn start_server_with_fixed_clock(store: Arc<dyn Store>) -> TestServer {
     let clock = Arc::new(FixedClock(SystemClock.now()));
-    let runtime = Runtime::open(store, clock, Settings::default());
-    server_from_runtime(runtime.await.unwrap(), &HttpSettings::default())
+    let services = ControlPlane::open(store, clock, Settings::default());
+    server_from_services(services.await.unwrap(), &HttpSettings::default())
 }
 
 /// Starts a run with one command per width, claimed by `w1`. The end of each command issues `width`
@@ -148,7 +149,7 @@ async fn store_result(claimed: &ClaimedCommand<'_>, result_id: i64, bytes: Vec<u
         bytes,
         media_type: "application/json".into(),
     };
-    let put = claimed.server.runtime.store().put_result(ResultPut {
+    let put = claimed.server.services.infra.store().put_result(ResultPut {
         execution_id,
         result,
         scope: None,

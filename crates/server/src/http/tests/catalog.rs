@@ -6,6 +6,7 @@ use noetl_types::ErrorCode;
 use serde_json::{Value, json};
 
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
+use crate::access::CallContext;
 
 async fn register_content(server: &TestServer, content: &str) -> TestResponse {
     server.post("/api/catalog/register", json!({ "content": content })).await
@@ -113,6 +114,11 @@ async fn system_playbooks_require_admin() {
     let reply = register_content(&server, &system).await;
     reply.assert_problem(ErrorCode::Forbidden);
     let request = serde_json::from_value(json!({ "content": system })).unwrap();
-    let response = server.runtime.register_definition_as_admin(request).await.unwrap();
+    let response = server
+        .services
+        .catalog
+        .register_definition_as_admin(CallContext::server(), request)
+        .await
+        .unwrap();
     assert_eq!(serde_json::to_value(response).unwrap()["version"], Value::from(1));
 }

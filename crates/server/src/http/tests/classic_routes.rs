@@ -58,7 +58,7 @@ async fn planned_features_are_not_found() {
 }
 
 async fn create_admin_token(server: &TestServer) -> String {
-    create_token(&server.runtime, "default", &[Scope::Admin]).await
+    create_token(&server.services, "default", &[Scope::Admin]).await
 }
 
 #[tokio::test]

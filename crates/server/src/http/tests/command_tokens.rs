@@ -16,11 +16,13 @@ use serde_json::{Value, json};
 
 use super::log_capture::LogCapture;
 use super::tokens::{create_token, declared_routes, path_with_sample_ids, with_token};
-use super::{TestResponse, TestServer, build_request, is_ok, server_from_runtime, start_server};
+use super::{TestResponse, TestServer, build_request, is_ok, server_from_services, start_server};
 use crate::clock::{Clock as _, SystemClock};
 use crate::crypto::{EncryptionKey, KeyRing};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{CommandToken, Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::services::command_token::CommandToken;
+use crate::settings::Settings;
 
 /// Two concurrent commands that name credentials in every possible way.
 const CREDENTIALS_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -64,9 +66,9 @@ fn new_key_ring() -> Arc<KeyRing> {
 /// Starts a server that requires tokens and issues command tokens.
 async fn start_secured_server(keys: Option<Arc<KeyRing>>, store: Arc<SqliteStore>) -> TestServer {
     let settings = Settings { keys, notify_with_command_token: true, ..Settings::default() };
-    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
+    let services = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
     let http = HttpSettings { is_dev: false, ..HttpSettings::default() };
-    server_from_runtime(runtime.unwrap(), &http)
+    server_from_services(services.unwrap(), &http)
 }
 
 /// A run with two pending commands, and a user token.
@@ -94,7 +96,7 @@ impl CommandTokenSetup {
             Scope::Worker,
             Scope::Admin,
         ];
-        let user = create_token(&server.runtime, "default", &scopes).await;
+        let user = create_token(&server.services, "default", &scopes).await;
         let mut setup =
             Self { server, user, run: ExecutionId::new(1).unwrap(), commands: Vec::new() };
         let body = json!({ "content": playbook });
@@ -146,7 +148,7 @@ impl CommandTokenSetup {
         path: &str,
         body: Value,
     ) -> TestResponse {
-        let token = self.server.runtime.sign_command_token(&self.command_token(0));
+        let token = self.server.services.identities.sign_command_token(&self.command_token(0));
         self.server.call_with_token_path(&token, method, path, body).await
     }
 
@@ -269,7 +271,7 @@ async fn command_token_reads_credentials_of_transfer_sides() {
 #[tokio::test]
 async fn classic_worker_registers_with_token_in_url() {
     let setup = CommandTokenSetup::new().await;
-    let token = create_token(&setup.server.runtime, "default", &[Scope::Worker]).await;
+    let token = create_token(&setup.server.services, "default", &[Scope::Worker]).await;
     let pair = BASE64_STANDARD.encode(format!("worker:{token}"));
     let basic = HeaderValue::try_from(format!("Basic {pair}")).unwrap();
     let post = async |path: &str, body: Value| {
@@ -295,7 +297,7 @@ async fn classic_worker_registers_with_token_in_url() {
 #[tokio::test]
 async fn rejects_forged_altered_or_expired_command_token() {
     let setup = CommandTokenSetup::new().await;
-    let good = setup.server.runtime.sign_command_token(&setup.command_token(0));
+    let good = setup.server.services.identities.sign_command_token(&setup.command_token(0));
     let path = format!("/api/commands/{}", setup.commands[0]);
     let get_command = async |token: &str| {
         let reply = setup.server.call_with_token_path(token, Method::GET, &path, json!({})).await;
@@ -313,16 +315,16 @@ async fn rejects_forged_altered_or_expired_command_token() {
     let elsewhere =
         start_secured_server(Some(new_key_ring()), Arc::new(SqliteStore::in_memory().unwrap()))
             .await;
-    let foreign = elsewhere.runtime.sign_command_token(&setup.command_token(0));
+    let foreign = elsewhere.services.identities.sign_command_token(&setup.command_token(0));
     get_command(&foreign).await.assert_problem(ErrorCode::Unauthenticated);
 
     let long_ago = Timestamp::from_unix_ms(1_700_000_000_000).unwrap();
     let expired = CommandToken { expires_at: long_ago, ..setup.command_token(0) };
-    let expired = setup.server.runtime.sign_command_token(&expired);
+    let expired = setup.server.services.identities.sign_command_token(&expired);
     get_command(&expired).await.assert_problem(ErrorCode::TokenExpired);
     // After the claim deadline the command must not be started.
     let late = CommandToken { claim_by: long_ago, ..setup.command_token(0) };
-    let late = setup.server.runtime.sign_command_token(&late);
+    let late = setup.server.services.identities.sign_command_token(&late);
     assert!(is_ok(&get_command(&late).await));
     let claim = format!("{path}/claim");
     let body = json!({ "worker_id": "w1" });
@@ -366,7 +368,7 @@ async fn command_token_is_bound_to_command_run_and_tenant() {
     // The same ids are unknown to another tenant.
     let foreign =
         CommandToken { tenant_id: TenantId::new("acme").unwrap(), ..setup.command_token(0) };
-    let foreign = setup.server.runtime.sign_command_token(&foreign);
+    let foreign = setup.server.services.identities.sign_command_token(&foreign);
     let path = format!("/api/commands/{}", setup.commands[0]);
     let reply = setup.server.call_with_token_path(&foreign, Method::GET, &path, json!({})).await;
     reply.assert_problem(ErrorCode::NotFound);
@@ -390,7 +392,7 @@ async fn command_token_is_rejected_on_other_routes() {
     }
     assert_eq!(accepted, 12);
     // An additional bearer token grants nothing more.
-    let token = setup.server.runtime.sign_command_token(&setup.command_token(0));
+    let token = setup.server.services.identities.sign_command_token(&setup.command_token(0));
     let both = request_with_command_token(&token, Method::GET, "/api/executions", &json!({}));
     let reply = setup.server.send(with_token(both, &setup.user)).await;
     reply.assert_problem(ErrorCode::Forbidden);
@@ -408,7 +410,7 @@ async fn credential_read_by_command_token_is_audited() {
         setup.call_with_command_token(Method::GET, path, json!({})).await;
         let query =
             SecretAuditQuery { execution_id: Some(setup.run), ..SecretAuditQuery::default() };
-        let rows = setup.server.runtime.list_secret_audit(query).await.unwrap().rows;
+        let rows = setup.server.services.audit.list_secret_audit(query).await.unwrap().rows;
         let newest = rows.first().expect("no audit rows of the run");
         (newest.operation, newest.worker_id.clone())
     };
@@ -423,7 +425,7 @@ async fn credential_read_by_command_token_is_audited() {
 #[tokio::test]
 async fn command_tokens_are_rejected_when_disabled() {
     let setup = CommandTokenSetup::new().await;
-    let token = setup.server.runtime.sign_command_token(&setup.command_token(0));
+    let token = setup.server.services.identities.sign_command_token(&setup.command_token(0));
     // It is rejected even from a local developer, who needs no token.
     let server = start_server().await;
     let reply =
@@ -438,10 +440,10 @@ async fn servers_without_keys_share_signing_secret() {
     let (first, second) =
         (start_secured_server(None, store.clone()).await, start_secured_server(None, store).await);
     let setup = CommandTokenSetup::new().await;
-    let token = first.runtime.sign_command_token(&setup.command_token(0));
-    assert!(second.runtime.verify_command_token(&token).is_ok());
+    let token = first.services.identities.sign_command_token(&setup.command_token(0));
+    assert!(second.services.identities.verify_command_token(&token).is_ok());
     let elsewhere = start_secured_server(None, Arc::new(SqliteStore::in_memory().unwrap())).await;
-    assert!(elsewhere.runtime.verify_command_token(&token).is_err());
+    assert!(elsewhere.services.identities.verify_command_token(&token).is_err());
 }
 
 #[tokio::test]
@@ -450,7 +452,7 @@ async fn command_token_is_never_logged() {
     assert!(is_ok(&setup.claim_first().await));
     let logs = LogCapture::default();
     let capture = logs.start_capture();
-    let token = setup.server.runtime.sign_command_token(&setup.command_token(0));
+    let token = setup.server.services.identities.sign_command_token(&setup.command_token(0));
     let mut replies = Vec::new();
     for path in [
         "/api/credentials/by_entry?include_data=true",

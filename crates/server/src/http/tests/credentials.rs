@@ -6,16 +6,17 @@ use std::sync::Arc;
 use axum::http::Method;
 use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_store::prelude::*;
-use noetl_store::{CredentialKey, SqliteStore, Store};
+use noetl_store::{CredentialKey, CredentialStore as _, SqliteStore, Store};
 use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
 
 use super::tokens::create_token;
-use super::{TestServer, is_ok, server_from_runtime, start_server};
+use super::{TestServer, is_ok, server_from_services, start_server};
 use crate::clock::SystemClock;
 use crate::crypto::{EncryptionKey, KeyRing};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 pub(super) const SECRET: &str = "sesame-opens-42";
 
@@ -37,10 +38,10 @@ pub(super) async fn start_server_with_keys(
     is_dev: bool,
 ) -> TestServer {
     let settings = Settings { keys: Some(Arc::new(ring)), ..Settings::default() };
-    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
-    let runtime = runtime.unwrap();
+    let services = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
+    let services = services.unwrap();
     let http = HttpSettings { is_dev, ..HttpSettings::default() };
-    server_from_runtime(runtime, &http)
+    server_from_services(services, &http)
 }
 
 pub(super) fn bearer_credential() -> Value {
@@ -103,9 +104,9 @@ async fn credential_is_stored_and_never_echoed() {
 async fn redacts_issued_secrets_in_events() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let server = start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), false).await;
-    let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let worker = create_token(&server.services, "acme", &[Scope::Worker]).await;
     let scopes = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite, Scope::CredAdmin];
-    let user = create_token(&server.runtime, "acme", &scopes).await;
+    let user = create_token(&server.services, "acme", &scopes).await;
     let post = async |token: &str, path: &str, body: Value| {
         let reply = server.call_with_token(token, Method::POST, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
@@ -156,10 +157,10 @@ async fn credential_requires_lease_on_command() {
     let ring = KeyRing::new(new_key(), Vec::new());
     let server =
         start_server_with_keys(Arc::new(SqliteStore::in_memory().unwrap()), ring, false).await;
-    let admin = create_token(&server.runtime, "default", &[Scope::CredAdmin]).await;
-    let worker = create_token(&server.runtime, "default", &[Scope::Worker]).await;
+    let admin = create_token(&server.services, "default", &[Scope::CredAdmin]).await;
+    let worker = create_token(&server.services, "default", &[Scope::Worker]).await;
     let scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
-    let user = create_token(&server.runtime, "default", &scopes).await;
+    let user = create_token(&server.services, "default", &scopes).await;
     let stored =
         server.call_with_token(&admin, Method::POST, "/api/credentials", bearer_credential()).await;
     assert!(is_ok(&stored), "{}", stored.text);
@@ -187,7 +188,8 @@ async fn credential_requires_lease_on_command() {
     get(&user, path_without_run).await.assert_problem(ErrorCode::Forbidden);
     assert_eq!(get(&admin, path_without_run).await.text_at("/data/token"), SECRET);
     // Another tenant cannot detect that it exists.
-    let outsider = create_token(&server.runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
+    let outsider =
+        create_token(&server.services, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
     for path in [path_without_run, "/api/credentials/api_main", &path_with_data] {
         get(&outsider, path).await.assert_problem(ErrorCode::NotFound);
     }
@@ -272,7 +274,7 @@ async fn holder_of_any_command_reads_credential() {
     assert!(is_ok(&claimed), "{}", claimed.text);
     // Classic workers need not name themselves.
     let entry = format!("/api/keychain/{catalog_id}/api");
-    let worker = create_token(&server.runtime, "default", &[Scope::Worker]).await;
+    let worker = create_token(&server.services, "default", &[Scope::Worker]).await;
     let entry = format!("{entry}?execution_id={id}");
     let detail = server.call_with_token(&worker, Method::GET, &entry, json!({})).await;
     assert_eq!(detail.text_at("/status"), "not_found", "{}", detail.text);

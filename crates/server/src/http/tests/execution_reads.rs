@@ -228,7 +228,7 @@ async fn run_list_hides_system_and_child_runs() {
     let child = server.post("/api/execute", child).await;
     let child = child.text_at("/execution_id");
     let content = TWO_STEPS.replace("demo/two", "system/two");
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let post =
         async |path: &str, body| server.call_with_token(&admin, Method::POST, path, body).await;
     post("/api/catalog/register", json!({ "content": content })).await;

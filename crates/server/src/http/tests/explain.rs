@@ -341,7 +341,7 @@ async fn explains_pool_by_workers_of_own_tenant() {
     let server = start_secured_server().await;
     let mut runs = Vec::new();
     for tenant in ["default", "acme"] {
-        let token = create_token(&server.runtime, tenant, &[Scope::Admin]).await;
+        let token = create_token(&server.services, tenant, &[Scope::Admin]).await;
         let post = |path: &'static str, body: Value| {
             server.call_with_token(&token, Method::POST, path, body)
         };

@@ -16,6 +16,7 @@ use super::{
     TWO_STEPS, TestResponse, TestServer, build_request, is_ok, start_secured_server, start_server,
     start_server_on,
 };
+use crate::access::CallContext;
 
 /// A playbook that waits for two signals in sequence.
 const TWO_SIGNALS_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -220,33 +221,34 @@ async fn retried_follow_up_has_one_effect() {
     let server = start_server().await;
     let run = server.start_playbook(TWO_SIGNALS_PLAYBOOK, "demo/waits").await;
     // Each request has one of these keys.
-    let runtime_with_work_id = |number| {
-        let work = EventId::new(number).unwrap();
-        server.runtime.clone().with_work_id(Some(work))
+    let context_with_work_id = |number| CallContext {
+        work_id: Some(EventId::new(number).unwrap()),
+        ..CallContext::default()
     };
-    let runtime = runtime_with_work_id(77);
+    let executions = &server.services.executions;
+    let ctx = context_with_work_id(77);
     let id: ExecutionId = run.parse().unwrap();
     let signal = |name: &str| SignalRequest { name: name.into(), key: None, payload: None };
     let before = server.count_events(&run).await;
     for _ in 0..2 {
-        runtime.send_signal(id, None, signal("other")).await.unwrap();
+        executions.send_signal(&ctx, id, None, signal("other")).await.unwrap();
     }
     assert_eq!(server.count_events(&run).await, before + 1);
 
     // The broadcast reaches the first wait. When it is repeated, the second wait does not receive
     // it.
-    let runtime = runtime_with_work_id(78);
-    let sent = runtime.broadcast_signal(None, signal("go")).await.unwrap();
+    let ctx = context_with_work_id(78);
+    let sent = executions.broadcast_signal(&ctx, None, signal("go")).await.unwrap();
     assert_eq!(sent.delivered, [id]);
-    let again = runtime.broadcast_signal(None, signal("go")).await.unwrap();
+    let again = executions.broadcast_signal(&ctx, None, signal("go")).await.unwrap();
     assert_eq!((again.signal_id, again.delivered.len()), (sent.signal_id, 0));
 
     let one = noetl_types::Json::object([("path", "demo/waits".into())]);
     let runs = server.count_runs().await;
     let batch = || ExecuteBatchRequest { executions: vec![one.clone(), one.clone()] };
-    let runtime = runtime_with_work_id(79);
-    let first = runtime.execute_batch(batch()).await.unwrap();
-    let again = runtime.execute_batch(batch()).await.unwrap();
+    let ctx = context_with_work_id(79);
+    let first = executions.execute_batch(&ctx, batch()).await.unwrap();
+    let again = executions.execute_batch(&ctx, batch()).await.unwrap();
     assert_eq!(first.results, again.results);
     assert_eq!(server.count_runs().await, runs + 2);
 }
@@ -254,7 +256,7 @@ async fn retried_follow_up_has_one_effect() {
 #[tokio::test]
 async fn token_secret_is_shown_once() {
     let server = start_secured_server().await;
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let create = async || {
         let body = json!({ "name": "t", "scopes": ["exec:read"] }).to_string();
         let mut request = build_request(Method::POST, "/api/tokens", body);

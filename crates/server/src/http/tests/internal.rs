@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::{create_token, declared_routes, path_with_sample_ids};
 use super::{TestResponse, TestServer, build_request, start_server};
+use crate::access::CallContext;
 use crate::http::middleware::access::RouteAccess;
 use crate::http::settings::HttpSettings;
 
@@ -112,7 +113,7 @@ async fn internal_api_requires_its_token() {
 async fn internal_api_rejects_other_admins() {
     let fixture = StoreFixture::in_memory();
     let server = start_internal_server(&fixture).await;
-    let now = server.runtime.now();
+    let now = server.services.infra.now();
     let request = StreamLeaseRequest {
         name: "event_stream_tailer".into(),
         owner: "somebody".into(),
@@ -121,8 +122,8 @@ async fn internal_api_rejects_other_admins() {
         begin: StreamStart::Now,
     };
     fixture.store.lease_stream(request).await.unwrap();
-    let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-    let stranger = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let operator = create_token(&server.services, "default", &[Scope::Admin]).await;
+    let stranger = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let mut open_to_operator = 0;
     for (method, route) in declared_routes() {
         let RouteAccess::Internal(scope) = route.access else {
@@ -236,7 +237,8 @@ async fn failing_row_backs_off_and_dies() {
         let body = json!({ "outbox_id": id, "error": "again", "attempts": 2 });
         let dead = server.internal_post("outbox/mark-failed", body).await;
         assert_eq!(dead, json!({ "marked": true, "available_at_in": 0 }));
-        let metrics = server.runtime.render_metrics().await.unwrap();
+        let metrics =
+            server.services.system_status.render_metrics(CallContext::server()).await.unwrap();
         assert!(metrics.contains("noetl_outbox_dead_total 1\n"), "{metrics}");
         check_dead_rows(&server, id).await;
     })
@@ -414,8 +416,8 @@ async fn projected_events_belong_to_token_tenant() {
     on_every_store(async |fixture| {
         let server = start_internal_server(fixture).await;
         let project = [Scope::InternalProject];
-        let acme = create_token(&server.runtime, "acme", &project).await;
-        let operator = create_token(&server.runtime, "default", &project).await;
+        let acme = create_token(&server.services, "acme", &project).await;
+        let operator = create_token(&server.services, "default", &project).await;
         let (id, refused) = (old_ids(10), json!("tenant_mismatch"));
         let project_event = async |token: &str, event: i64, run: i64| {
             let event =
@@ -432,7 +434,7 @@ async fn projected_events_belong_to_token_tenant() {
         };
         let owner = async |run: i64| {
             let run = ExecutionId::new(run).unwrap();
-            let row = server.runtime.store().find_execution(run).await.unwrap();
+            let row = server.services.infra.store().find_execution(run).await.unwrap();
             row.map(|row| row.facts.tenant_id.to_string())
         };
         let (acme_run, default_run) = (id[0], id[1]);
@@ -455,7 +457,7 @@ async fn projected_events_belong_to_token_tenant() {
 
 /// List rows are derived. Rows that differ from the log are rebuilt.
 async fn check_row_rebuild(server: &TestServer, executions: [i64; 2]) {
-    let store = server.runtime.store();
+    let store = server.services.infra.store();
     for id in executions {
         let id = ExecutionId::new(id).unwrap();
         let row = store.find_execution(id).await.unwrap().unwrap();

@@ -31,7 +31,7 @@ impl IssuedSecretSetup {
         let server =
             start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), false).await;
         let admin = [Scope::CatalogWrite, Scope::CredAdmin];
-        let admin = create_token(&server.runtime, "acme", &admin).await;
+        let admin = create_token(&server.services, "acme", &admin).await;
         let post = async |token: &str, path: &str, body: Value| {
             let reply = server.call_with_token(token, Method::POST, path, body).await;
             assert!(is_ok(&reply), "{path}: {}", reply.text);
@@ -41,9 +41,9 @@ impl IssuedSecretSetup {
         let body = json!({ "content": CREDENTIAL_PLAYBOOK });
         let registered = post(&admin, "/api/catalog/register", body).await;
         let catalog_id = registered.text_at("/catalog_id");
-        let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+        let worker = create_token(&server.services, "acme", &[Scope::Worker]).await;
         let user = [Scope::ExecRun, Scope::ExecRead];
-        let user = create_token(&server.runtime, "acme", &user).await;
+        let user = create_token(&server.services, "acme", &user).await;
         let started = post(&user, "/api/execute", json!({ "path": "demo/names" })).await;
         let run = started.text_at("/execution_id");
         let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });

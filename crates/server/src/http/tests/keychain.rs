@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::create_token;
-use super::{TWO_STEPS, TestResponse, TestServer, is_ok, server_from_runtime, start_server};
+use super::{TWO_STEPS, TestResponse, TestServer, is_ok, server_from_services, start_server};
 use crate::clock::{Clock, SystemClock};
 use crate::crypto::{EncryptionKey, KeyRing};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 const SECRET: &str = "sesame-opens-42";
 const REFRESH_TOKEN: &str = "refresh-me-99";
@@ -53,8 +54,8 @@ async fn start_keychain_server(
         ..Settings::default()
     };
     let http = HttpSettings { is_dev, ..super::internal::internal_settings() };
-    let runtime = Runtime::open(store, clock, settings).await.unwrap();
-    server_from_runtime(runtime, &http)
+    let services = ControlPlane::open(store, clock, settings).await.unwrap();
+    server_from_services(services, &http)
 }
 
 async fn start_dev_server(fixture: &StoreFixture) -> (TestServer, Arc<SkewedClock>) {
@@ -254,7 +255,7 @@ async fn platform_rotates_all_tenants_and_reports_unused_keys() {
         let scopes = [Scope::CredAdmin, Scope::Worker, Scope::CatalogWrite];
         let mut tenants = Vec::new();
         for tenant in ["default", "acme"] {
-            let token = create_token(&before.runtime, tenant, &scopes).await;
+            let token = create_token(&before.services, tenant, &scopes).await;
             let post = async |path: &str, body: Value| {
                 let reply = before.call_with_token(&token, Method::POST, path, body).await;
                 assert!(is_ok(&reply), "{}", reply.text);

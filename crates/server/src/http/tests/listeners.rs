@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::tokens::{create_token, declared_routes, path_with_sample_ids, with_token};
-use super::{TestServer, build_request, is_ok, open_runtime, server_for_listener};
+use super::{TestServer, build_request, is_ok, open_services, server_for_listener};
 use crate::http::listener_kind::ListenerKind;
 use crate::http::middleware::internal_token::InternalToken;
 use crate::http::settings::HttpSettings;
@@ -29,8 +29,8 @@ fn secured_listener_settings() -> HttpSettings {
 }
 
 async fn start_listener(kind: ListenerKind) -> TestServer {
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
-    server_for_listener(kind, runtime, &secured_listener_settings())
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    server_for_listener(kind, services, &secured_listener_settings())
 }
 
 fn is_internal_path(path: &str) -> bool {
@@ -44,7 +44,7 @@ fn remote_peer() -> SocketAddr {
 #[tokio::test]
 async fn public_listener_hides_internal_api() {
     let public = start_listener(ListenerKind::Public).await;
-    let admin = create_token(&public.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&public.services, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(route.path);
         let as_admin = public.call_with_token(&admin, method.clone(), &path, json!({})).await;
@@ -66,7 +66,7 @@ async fn public_listener_hides_internal_api() {
 #[tokio::test]
 async fn internal_listener_serves_only_internal_api() {
     let internal = start_listener(ListenerKind::Internal).await;
-    let admin = create_token(&internal.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&internal.services, "default", &[Scope::Admin]).await;
     for (method, route) in declared_routes() {
         let path = path_with_sample_ids(route.path);
         let anonymous = internal.send(build_request(method.clone(), &path, "{}")).await;
@@ -117,7 +117,7 @@ async fn http_get(address: SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn serves_all_configured_listeners() {
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listeners = HttpListeners {
         public: bind().await,
@@ -129,8 +129,12 @@ async fn serves_all_configured_listeners() {
     let internal = listeners.internal.as_ref().map(address).unwrap();
     let metrics = listeners.metrics.as_ref().map(address).unwrap();
     let shutdown = CancellationToken::new();
-    let server =
-        tokio::spawn(serve_http(runtime, listeners, secured_listener_settings(), shutdown.clone()));
+    let server = tokio::spawn(serve_http(
+        services,
+        listeners,
+        secured_listener_settings(),
+        shutdown.clone(),
+    ));
     for (address, path, status) in [
         (public, "/livez", "200"),
         (public, "/metrics", "401"),
@@ -154,10 +158,10 @@ async fn rejects_public_listeners_without_tls() {
     let bind_public = async || Some(TcpListener::bind("0.0.0.0:0").await.unwrap());
     let bind_local = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (internal, metrics) in [(bind_public().await, None), (None, bind_public().await)] {
-        let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
+        let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
         let listeners = HttpListeners { public: bind_local().await, internal, metrics };
         let result =
-            serve_http(runtime, listeners, secured_listener_settings(), CancellationToken::new())
+            serve_http(services, listeners, secured_listener_settings(), CancellationToken::new())
                 .await;
         assert!(matches!(result, Err(ServeError::Plaintext(_))), "{result:?}");
     }

@@ -16,6 +16,7 @@ use super::{
     TWO_STEPS, TestServer, is_ok, secured_settings, start_secured_server, start_server,
     start_server_on,
 };
+use crate::access::CallContext;
 use crate::crypto::{EncryptionKey, KeyRing};
 use crate::http::settings::HttpSettings;
 
@@ -53,7 +54,7 @@ async fn check_count_of_all_tenants(fixture: &StoreFixture) {
     let server = fixture.start_server(HttpSettings::default(), |_| ()).await;
     server.start_two_steps().await;
     let scopes = [Scope::ExecRun, Scope::CatalogWrite];
-    let other = create_token(&server.runtime, "acme", &scopes).await;
+    let other = create_token(&server.services, "acme", &scopes).await;
     for (path, body) in [
         ("/api/catalog/register", json!({ "content": TWO_STEPS })),
         ("/api/execute", json!({ "path": "demo/two" })),
@@ -140,7 +141,7 @@ async fn rate_limited_request_is_no_auth_failure() {
     let settings = HttpSettings { rate_per_token: 1, ..secured_settings() };
     let server =
         super::start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &settings).await;
-    let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let token = create_token(&server.services, "default", &[Scope::ExecRead]).await;
     let call =
         async |path: &str| server.call_with_token(&token, Method::GET, path, json!({})).await;
     call("/api/tokens").await.assert_problem(ErrorCode::Forbidden);
@@ -151,7 +152,7 @@ async fn rate_limited_request_is_no_auth_failure() {
             break;
         }
     }
-    let scrape = server.runtime.render_metrics().await.unwrap();
+    let scrape = server.services.system_status.render_metrics(CallContext::server()).await.unwrap();
     assert!(scrape.contains("noetl_auth_failures_total 1\n"), "{scrape}");
 }
 
@@ -184,7 +185,7 @@ async fn secret_operations_are_counted() {
 #[tokio::test]
 async fn metrics_are_forbidden_for_other_tenants() {
     let server = start_secured_server().await;
-    let other = create_token(&server.runtime, "acme", &[Scope::MetricsRead]).await;
+    let other = create_token(&server.services, "acme", &[Scope::MetricsRead]).await;
     let refused = server.call_with_token(&other, Method::GET, "/metrics", json!({})).await;
     refused.assert_problem(ErrorCode::Forbidden);
 }

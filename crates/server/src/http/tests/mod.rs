@@ -60,7 +60,8 @@ use super::middleware::internal_token::InternalToken;
 use super::routes::build_router;
 use super::settings::HttpSettings;
 use crate::clock::SystemClock;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 /// Two sequential steps, both run by workers.
 const TWO_STEPS: &str = "apiVersion: noetl.io/v2
@@ -78,7 +79,7 @@ workflow:
 
 struct TestServer {
     pipeline: RequestPipeline,
-    runtime: Runtime,
+    services: ControlPlane,
     shutdown: CancellationToken,
 }
 
@@ -111,27 +112,27 @@ fn secured_settings() -> HttpSettings {
 }
 
 async fn start_server_with(store: Arc<dyn Store>, settings: &HttpSettings) -> TestServer {
-    server_from_runtime(open_runtime(store).await, settings)
+    server_from_services(open_services(store).await, settings)
 }
 
-fn server_from_runtime(runtime: Runtime, settings: &HttpSettings) -> TestServer {
-    server_for_listener(ListenerKind::All, runtime, settings)
+fn server_from_services(services: ControlPlane, settings: &HttpSettings) -> TestServer {
+    server_for_listener(ListenerKind::All, services, settings)
 }
 
 /// Server with the routes of one listener.
 fn server_for_listener(
     kind: ListenerKind,
-    runtime: Runtime,
+    services: ControlPlane,
     settings: &HttpSettings,
 ) -> TestServer {
     let shutdown = CancellationToken::new();
-    let router = build_router(runtime.clone(), settings, kind, shutdown.clone());
-    let authenticator = Authenticator::new(runtime.clone(), settings);
-    TestServer { pipeline: RequestPipeline::new(router, authenticator), runtime, shutdown }
+    let router = build_router(services.clone(), settings, kind, shutdown.clone());
+    let authenticator = Authenticator::new(services.clone(), settings);
+    TestServer { pipeline: RequestPipeline::new(router, authenticator), services, shutdown }
 }
 
-async fn open_runtime(store: Arc<dyn Store>) -> Runtime {
-    Runtime::open(store, Arc::new(SystemClock), Settings::default()).await.unwrap()
+async fn open_services(store: Arc<dyn Store>) -> ControlPlane {
+    ControlPlane::open(store, Arc::new(SystemClock), Settings::default()).await.unwrap()
 }
 
 fn local_peer() -> SocketAddr {

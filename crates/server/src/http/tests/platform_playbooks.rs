@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::create_token;
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_secured_server};
+use crate::access::AuthContext;
+use crate::access::CallContext;
 use crate::http::settings::HttpSettings;
-use crate::runtime::AuthContext;
 
 /// A server with the two-step and the platform playbooks, an admin and a user.
 struct PlatformSetup {
@@ -27,9 +28,9 @@ const USER_SCOPES: [Scope; 4] =
 impl PlatformSetup {
     async fn new() -> Self {
         let server = start_secured_server().await;
-        server.runtime.register_system_playbooks().await.unwrap();
-        let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-        let user = create_token(&server.runtime, "default", &USER_SCOPES).await;
+        server.services.system_playbooks.register_system_playbooks().await.unwrap();
+        let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
+        let user = create_token(&server.services, "default", &USER_SCOPES).await;
         let setup = Self { server, admin, user };
         let body = json!({ "content": TWO_STEPS });
         let registered = setup.post_as(&setup.user, "/api/catalog/register", body).await;
@@ -112,7 +113,8 @@ async fn wait_for_outcome(
     assert!(is_ok(run), "{}", run.text);
     let id = run.text_at("/execution_id").parse().unwrap();
     let timeout = std::time::Duration::from_secs(20);
-    let end = setup.server.runtime.wait_for_end(id, timeout).await;
+    let end =
+        setup.server.services.executions.wait_for_end(CallContext::server(), id, timeout).await;
     let end = end.unwrap().unwrap();
     (end.status, end.error.map(|error| error.to_string()))
 }
@@ -155,7 +157,7 @@ async fn user_run_cannot_pass_input_to_platform_playbook() {
             assert_eq!((status, error), (ExecutionStatus::Completed, None), "{path}");
         }
     }
-    setup.server.runtime.close(std::time::Duration::from_mins(1)).await;
+    setup.server.services.close(std::time::Duration::from_mins(1)).await;
     let children = setup
         .server
         .call_with_token(
@@ -177,17 +179,19 @@ async fn only_platform_publisher_runs_skip_outbox() {
         fixture.start_server(HttpSettings::default(), |settings| settings.outbox = true).await;
     let content = TWO_STEPS.replace("demo/two", "system/outbox_publisher");
     for (tenant, has_rows) in [("acme", true), ("default", false)] {
-        let auth_context =
-            AuthContext { tenant_id: TenantId::new(tenant).unwrap(), ..AuthContext::default() };
-        let runtime = server.runtime.with_auth_context(auth_context);
+        let ctx = CallContext::from(AuthContext {
+            tenant_id: TenantId::new(tenant).unwrap(),
+            ..AuthContext::default()
+        });
         let request =
             RegisterRequest { content: content.clone(), resource_type: None, dry_run: false };
-        runtime.register_definition_as_admin(request).await.unwrap();
+        server.services.catalog.register_definition_as_admin(&ctx, request).await.unwrap();
         let request = ExecuteRequest {
             path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
             ..ExecuteRequest::default()
         };
-        let run = runtime.execute(request).await.unwrap().execution_id;
+        let started = server.services.executions.start(&ctx, request).await.unwrap();
+        let run = started.answer.execution_id;
         let filter = OutboxFilter { status: None, after: None, limit: PageLimit::MAX };
         let rows = fixture.store.list_outbox_rows(filter).await.unwrap();
         let run_rows = rows.iter().filter(|row| row.execution_id == Some(run)).count();
@@ -213,7 +217,7 @@ async fn repeated_message_keeps_run_end() {
         assert!(before.view.ended_at.is_some(), "{before:?}");
         let again = server.post("/api/execute", message).await;
         assert_eq!(again.text_at("/status"), "duplicate");
-        server.runtime.close(std::time::Duration::from_mins(1)).await;
+        server.services.close(std::time::Duration::from_mins(1)).await;
         let after = row().await;
         assert!(after.head.version > before.head.version, "an audit event is appended");
         assert_eq!(after.view, before.view);

@@ -106,7 +106,7 @@ async fn purge_keeps_open_and_unpublished_months() {
 async fn purge_keeps_events_unstreamed_by_other_server() {
     on_every_store(async |fixture| {
         let server = start_outbox_server(fixture).await;
-        let now = server.runtime.now();
+        let now = server.services.infra.now();
         let request = StreamLeaseRequest {
             name: "event_stream_tailer".into(),
             owner: "another server".into(),
@@ -158,7 +158,7 @@ async fn purge_keeps_events_in_outbox_of_other_server() {
 async fn purge_is_audited() {
     let server = start_outbox_server(&StoreFixture::in_memory()).await;
     purge_events(&server, 30, true).await;
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let audit = server.call_with_token(&admin, Method::GET, "/api/audit", json!({}));
     let newest = audit.await.json_at("/entries/0");
     assert_eq!(newest["action"], "POST /api/internal/cleanup/purge", "{newest}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::create_token;
 use super::{TWO_STEPS, TestResponse, TestServer, build_request};
+use crate::access::CallContext;
 use crate::http::settings::HttpSettings;
 
 /// Starts a server with a limit of three running executions.
@@ -109,14 +110,14 @@ async fn parent_or_system_path_does_not_bypass_quota() {
     }
     let child = json!({ "path": "demo/two", "parent_execution_id": parent });
     let start_child = async |scope: Scope| {
-        let token = create_token(&server.runtime, "default", &[scope]).await;
+        let token = create_token(&server.services, "default", &[scope]).await;
         let execute = "/api/execute";
         server.call_with_token(&token, Method::POST, execute, child.clone()).await
     };
     start_child(Scope::ExecRun).await.assert_problem(ErrorCode::QuotaExceeded);
     assert_eq!(start_child(Scope::Worker).await.status, 200);
 
-    let acme = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let acme = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let post =
         async |path: &str, body| server.call_with_token(&acme, Method::POST, path, body).await;
     let content = TWO_STEPS.replace("demo/two", "system/two");
@@ -134,7 +135,7 @@ async fn parent_or_system_path_does_not_bypass_quota() {
 async fn children_and_platform_runs_bypass_quota() {
     on_every_store(async |fixture: &StoreFixture| {
         let server = start_limited_server(fixture).await;
-        server.runtime.register_system_playbooks().await.unwrap();
+        server.services.system_playbooks.register_system_playbooks().await.unwrap();
         let parent = start_run(&server).await.text_at("/execution_id");
         for _ in 0..2 {
             assert_eq!(start_run(&server).await.status, 200);
@@ -146,7 +147,7 @@ async fn children_and_platform_runs_bypass_quota() {
             path: Some("system/scheduled_cleanup".parse().unwrap()),
             ..ExecuteRequest::default()
         };
-        server.runtime.execute(cleanup).await.unwrap();
+        server.services.executions.start(CallContext::server(), cleanup).await.unwrap();
         start_run(&server).await.assert_problem(ErrorCode::QuotaExceeded);
         // Ended runs cannot have new children.
         let cancelled = format!("/api/executions/{parent}/cancel");

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     TWO_STEPS, TestResponse, TestServer, start_secured_server, start_server, start_server_on,
 };
+use crate::access::CallContext;
 
 fn replay_path(execution_id: &str, rest: &str) -> String {
     format!("/api/replay/state?execution_id={execution_id}{rest}")
@@ -159,7 +160,11 @@ async fn organization_comes_from_identity() {
             organization_id: Some(organization.parse().unwrap()),
             ..CreateTokenRequest::default()
         };
-        let created = server.runtime.create_token(request, &"test".into()).await;
+        let created = server
+            .services
+            .identities
+            .create_token(CallContext::server(), request, &"test".into())
+            .await;
         created.unwrap().token.to_string()
     };
     let (eu, us) = (token("eu").await, token("us").await);

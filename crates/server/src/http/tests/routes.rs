@@ -15,13 +15,13 @@ use super::tokens::{create_token, with_token};
 use super::{
     TestResponse, TestServer, build_request, is_ok, local_peer, start_server, start_server_with,
 };
-use crate::http::authorized_runtime::AppState;
 use crate::http::json_response::JsonResponse;
 use crate::http::listener_kind::ListenerKind;
 use crate::http::middleware::RequestPipeline;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::middleware::authenticator::Authenticator;
 use crate::http::middleware::cors::AllowedOrigins;
+use crate::http::request_context::AppState;
 use crate::http::routes::{Route, get, route_requests};
 use crate::http::settings::HttpSettings;
 
@@ -218,7 +218,7 @@ fn preflight_request(origin: &'static str) -> Request<Body> {
 #[tokio::test]
 async fn listed_origins_may_call_with_token() {
     let server = start_cors_server(false).await;
-    let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let token = create_token(&server.services, "default", &[Scope::ExecRead]).await;
     let preflight = server.send(preflight_request("https://app.example")).await;
     assert_eq!((preflight.status, &*preflight.text), (204, ""));
     for (name, expected) in [
@@ -258,7 +258,7 @@ fn has_cors_headers(reply: &TestResponse) -> bool {
 #[tokio::test]
 async fn unlisted_origins_get_no_cors_headers() {
     let server = start_cors_server(false).await;
-    let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let token = create_token(&server.services, "default", &[Scope::ExecRead]).await;
     for origin in [
         "https://evil.example",
         "http://app.example",
@@ -422,9 +422,9 @@ async fn start_server_with_routes(routes: Vec<Route>) -> TestServer {
         max_body: ByteSize::from_kib(1),
         ..HttpSettings::default()
     };
-    let runtime = server.runtime.clone();
-    let app = AppState::new(runtime.clone(), &settings, CancellationToken::new());
-    let authenticator = Authenticator::new(runtime, &settings);
+    let services = server.services.clone();
+    let app = AppState::new(services.clone(), &settings, CancellationToken::new());
+    let authenticator = Authenticator::new(services, &settings);
     let router = route_requests(routes, ListenerKind::All, &settings, app);
     TestServer { pipeline: RequestPipeline::new(router, authenticator), ..server }
 }

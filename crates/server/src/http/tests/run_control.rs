@@ -5,6 +5,7 @@ use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
 use serde_json::{Value, json};
 
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
+use crate::access::CallContext;
 
 async fn send_control(server: &TestServer, execution_id: &str, verb: &str) -> TestResponse {
     let path = format!("/api/executions/{execution_id}/{verb}");
@@ -48,24 +49,44 @@ async fn finalize_and_cleanup_require_admin() {
 
     let id: ExecutionId = execution_id.parse().unwrap();
     let request = |status| FinalizeRequest { status, error: None, reason: Some("stuck".into()) };
-    let wrong = server.runtime.finalize_execution(id, None, request(ExecutionStatus::Paused));
+    let wrong = server.services.executions.finalize_execution(
+        CallContext::server(),
+        id,
+        None,
+        request(ExecutionStatus::Paused),
+    );
     assert!(wrong.await.is_err());
     let actor = Some("ann".into());
-    let finalized = server.runtime.finalize_execution(id, actor, request(ExecutionStatus::Failed));
+    let finalized = server.services.executions.finalize_execution(
+        CallContext::server(),
+        id,
+        actor,
+        request(ExecutionStatus::Failed),
+    );
     assert_eq!(finalized.await.unwrap().status, ExecutionStatus::Failed);
     let log = server.get(&format!("/api/executions/{execution_id}/events?order=desc")).await;
     assert_eq!(log.text_at("/events/0/event_type"), "playbook.failed");
     assert_eq!(log.text_at("/events/0/meta/actor"), "ann");
     assert_eq!(log.text_at("/events/0/meta/reason"), "stuck");
     assert_eq!(log.text_at("/events/1/event_type"), "command.cancelled");
-    let again = server.runtime.finalize_execution(id, None, request(ExecutionStatus::Failed));
+    let again = server.services.executions.finalize_execution(
+        CallContext::server(),
+        id,
+        None,
+        request(ExecutionStatus::Failed),
+    );
     let problem = again.await.unwrap_err().into_problem();
     assert_eq!(problem.known_code(), Some(ErrorCode::AlreadyTerminal));
 
     // A run with a pending command is not idle.
     server.start_two_steps().await;
     let all = CleanupRequest { older_than_minutes: 0, dry_run: false };
-    let cleaned = server.runtime.cancel_idle_executions(None, all).await.unwrap();
+    let cleaned = server
+        .services
+        .executions
+        .cancel_idle_executions(CallContext::server(), None, all)
+        .await
+        .unwrap();
     assert_eq!(cleaned.cancelled_count, 0);
 }
 

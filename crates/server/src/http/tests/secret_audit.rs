@@ -15,11 +15,13 @@ use serde_json::{Value, json};
 
 use super::backends::on_every_store;
 use super::tokens::create_token;
-use super::{TestResponse, TestServer, is_ok, server_from_runtime};
+use super::{TestResponse, TestServer, is_ok, server_from_services};
+use crate::access::CallContext;
 use crate::clock::{Clock as _, SystemClock};
 use crate::crypto::{BoxRecipient, EncryptionKey, KeyRing, SealedBox};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 const SECRET: &str = "sesame-opens-42";
 
@@ -40,8 +42,8 @@ async fn start_audit_server(
         Settings { keys: Some(Arc::new(KeyRing::new(key, Vec::new()))), ..Settings::default() };
     change(&mut settings);
     let http = HttpSettings { is_dev: false, ..super::internal::internal_settings() };
-    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await.unwrap();
-    server_from_runtime(runtime, &http)
+    let services = ControlPlane::open(store, Arc::new(SystemClock), settings).await.unwrap();
+    server_from_services(services, &http)
 }
 
 /// Tokens of the roles that use secrets, a run that names one, and its playbook.
@@ -61,10 +63,10 @@ impl SecretAuditSetup {
 
     async fn with_settings(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> Self {
         let server = start_audit_server(store, change).await;
-        let admin = create_token(&server.runtime, "acme", &[Scope::CredAdmin]).await;
-        let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+        let admin = create_token(&server.services, "acme", &[Scope::CredAdmin]).await;
+        let worker = create_token(&server.services, "acme", &[Scope::Worker]).await;
         let user_scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
-        let user = create_token(&server.runtime, "acme", &user_scopes).await;
+        let user = create_token(&server.services, "acme", &user_scopes).await;
         let body = json!({ "content": CREDENTIAL_PLAYBOOK });
         let created =
             server.call_with_token(&user, Method::POST, "/api/catalog/register", body).await;
@@ -210,7 +212,7 @@ async fn each_secret_operation_is_audited_once() {
         assert_eq!(summaries, expected);
 
         // They are entries of the one audit log, next to those of other operations.
-        let auditor = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+        let auditor = create_token(&server.services, "acme", &[Scope::Admin]).await;
         let audit_log = setup.get(&auditor, "/api/audit?limit=500").await;
         assert_eq!(audit_log.json_at("/intact"), true);
         let entries = audit_log.json_at("/entries");
@@ -266,9 +268,9 @@ async fn lists_long_audit_within_bounds() {
     }
     // It covers all tenants, so only admins of the operator's tenant may read it.
     let path = "/api/internal/secret-audit";
-    let tenant_admin = create_token(&setup.server.runtime, "acme", &[Scope::Admin]).await;
+    let tenant_admin = create_token(&setup.server.services, "acme", &[Scope::Admin]).await;
     setup.get(&tenant_admin, path).await.assert_problem(ErrorCode::Forbidden);
-    let operator = create_token(&setup.server.runtime, "default", &[Scope::Admin]).await;
+    let operator = create_token(&setup.server.services, "default", &[Scope::Admin]).await;
     assert!(is_ok(&setup.get(&operator, path).await));
 }
 
@@ -315,7 +317,8 @@ async fn secrets_are_refused_without_audit() {
         assert!(!refused.text.contains(SECRET) && !refused.text.contains("eph_pub"));
     }
     // Secrets that were not issued are not counted.
-    let metrics = setup.server.runtime.render_metrics().await.unwrap();
+    let metrics =
+        setup.server.services.system_status.render_metrics(CallContext::server()).await.unwrap();
     let read = |outcome: &str| format!("{{operation=\"read\",outcome=\"{outcome}\"}} 1\n");
     assert!(metrics.contains(&read("failed")), "{metrics}");
     assert!(!metrics.contains(&read("ok")), "{metrics}");
@@ -353,7 +356,7 @@ async fn audit_requirement_can_be_disabled() {
 async fn embedded_worker_is_audited() {
     let (store, is_broken) = store_with_breakable_audit();
     let server = start_audit_server(store, |_| {}).await;
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let post = async |path: &str, body: Value| {
         server.call_with_token(&admin, Method::POST, path, body).await
     };
@@ -361,21 +364,20 @@ async fn embedded_worker_is_audited() {
     post("/api/credentials", body).await;
     post("/api/catalog/register", json!({ "content": CREDENTIAL_PLAYBOOK })).await;
     let started = post("/api/execute", json!({ "path": "demo/names" })).await;
+    let worker_api = server.services.worker_api();
     let credential_request = || CredentialRequest {
         name: "api_main".into(),
         execution_id: started.text_at("/execution_id").parse().unwrap(),
         worker_id: WorkerId::new("w1").unwrap(),
     };
-    let refused =
-        WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap_err();
+    let refused = worker_api.fetch_credential(credential_request()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
     post("/api/commands/lease", lease).await;
-    let issued = WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap();
+    let issued = worker_api.fetch_credential(credential_request()).await.unwrap();
     assert_eq!(issued.data.unwrap().get("token").unwrap().as_str(), Some(SECRET));
     is_broken.store(true, Ordering::SeqCst);
-    let refused =
-        WorkerApi::fetch_credential(&server.runtime, credential_request()).await.unwrap_err();
+    let refused = worker_api.fetch_credential(credential_request()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::StoreUnavailable));
     is_broken.store(false, Ordering::SeqCst);
     let listed = server.internal_request(Method::GET, "secret-audit?limit=2", "").await;
@@ -398,7 +400,7 @@ async fn detects_deleted_audit_entry() {
         let path = "/api/credentials/api_main?include_data=true";
         setup.get(&setup.admin, path).await;
     }
-    let auditor = create_token(&setup.server.runtime, "acme", &[Scope::Admin]).await;
+    let auditor = create_token(&setup.server.services, "acme", &[Scope::Admin]).await;
     let is_intact = async || {
         let audit_log = setup.get(&auditor, "/api/audit?limit=500").await;
         audit_log.json_at("/intact").as_bool().unwrap()
@@ -493,8 +495,8 @@ async fn sealed_credential_opens_only_for_its_worker() {
                 .unwrap();
         assert_eq!(found["data"], json!({ "token": SECRET }));
         // Another tenant cannot detect the credential or the worker's key.
-        let runtime = &setup.server.runtime;
-        let outsider = create_token(runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
+        let services = &setup.server.services;
+        let outsider = create_token(services, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
         for path in [path_without_run, &sealed_path] {
             get(&outsider, path).await.assert_problem(ErrorCode::NotFound);
         }

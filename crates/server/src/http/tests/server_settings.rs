@@ -8,7 +8,7 @@ use serde_json::json;
 use super::backends::StoreFixture;
 use super::{TWO_STEPS, TestServer, build_request};
 use crate::http::settings::HttpSettings;
-use crate::runtime::Settings;
+use crate::settings::Settings;
 
 async fn start_server_with_settings(change: impl FnOnce(&mut Settings)) -> TestServer {
     let fixture = StoreFixture::in_memory();

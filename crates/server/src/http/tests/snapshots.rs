@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::TestServer;
 use super::backends::{StoreFixture, on_every_store};
+use crate::access::CallContext;
 use crate::http::settings::HttpSettings;
 
 /// Starts a server that writes a snapshot whenever possible.
@@ -67,7 +68,7 @@ async fn replace_snapshot(
 }
 
 async fn rejected_snapshot_count(server: &TestServer) -> u64 {
-    let text = server.runtime.render_metrics().await.unwrap();
+    let text = server.services.system_status.render_metrics(CallContext::server()).await.unwrap();
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("noetl_snapshot_rejected_total "));
     count.unwrap().parse().unwrap()
@@ -75,7 +76,7 @@ async fn rejected_snapshot_count(server: &TestServer) -> u64 {
 
 /// Waits for all background work.
 async fn close_server(server: &TestServer) {
-    server.runtime.close(Duration::from_mins(1)).await;
+    server.services.close(Duration::from_mins(1)).await;
 }
 
 #[tokio::test]
@@ -101,7 +102,7 @@ async fn run_continues_despite_unusable_snapshot() {
             let at = good.head.version;
             store.delete_snapshot(id, &key, at).await.unwrap();
             let server = start_snapshotting_server(fixture).await;
-            let run = server.runtime.execution_state(id).await.unwrap();
+            let run = server.services.driver.load_state(id).await.unwrap();
             assert_eq!(run.unwrap().1.version(), end);
             assert_eq!(rejected_snapshot_count(&server).await, 1);
             assert_eq!(newest_snapshot(store, id, &key, 1).await, None);

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{TWO_STEPS, open_runtime};
+use super::{TWO_STEPS, open_services};
 use crate::http::{HttpSettings, InternalToken, ServeError, serve_http};
 
 struct SocketServer {
@@ -35,11 +35,11 @@ struct SocketServer {
 }
 
 async fn start_socket_server(settings: HttpSettings) -> SocketServer {
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve_http(runtime, listener, settings, shutdown.clone()));
+    let task = tokio::spawn(serve_http(services, listener, settings, shutdown.clone()));
     SocketServer { address, shutdown, task }
 }
 
@@ -210,9 +210,9 @@ async fn client_pages_through_list() {
 
 #[tokio::test]
 async fn rejects_exposed_dev_listener() {
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let error = serve_http(runtime, listener, HttpSettings::default(), CancellationToken::new())
+    let error = serve_http(services, listener, HttpSettings::default(), CancellationToken::new())
         .await
         .unwrap_err();
     assert!(matches!(error, ServeError::DevModeExposed(_)));
@@ -221,11 +221,12 @@ async fn rejects_exposed_dev_listener() {
 
 #[tokio::test]
 async fn rejects_tokens_without_tls() {
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let listener = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
     let shutdown = CancellationToken::new();
-    let serving = serve_http(runtime.clone(), listener().await, settings.clone(), shutdown.clone());
+    let serving =
+        serve_http(services.clone(), listener().await, settings.clone(), shutdown.clone());
     let error = serving.await.unwrap_err();
     assert!(matches!(error, ServeError::Plaintext(_)));
     assert!(error.to_string().contains("NOETL_TLS_CERT"), "{error}");
@@ -238,7 +239,7 @@ async fn rejects_tokens_without_tls() {
     };
     let listener = listener().await;
     let port = listener.local_addr().unwrap().port();
-    let task = tokio::spawn(serve_http(runtime, listener, override_settings, shutdown.clone()));
+    let task = tokio::spawn(serve_http(services, listener, override_settings, shutdown.clone()));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream
         .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")

@@ -19,12 +19,14 @@ use tokio::time::Instant;
 use super::keychain::SkewedClock;
 use super::tokens::{create_token, with_token};
 use super::{
-    TestResponse, TestServer, build_request, secured_settings, server_from_runtime, start_server,
+    TestResponse, TestServer, build_request, secured_settings, server_from_services, start_server,
     start_server_with,
 };
+use crate::access::CallContext;
 use crate::clock::{Clock as _, SystemClock};
-use crate::read::FeedFilter;
-use crate::runtime::{Runtime, Settings};
+use crate::services::ControlPlane;
+use crate::services::queries::FeedFilter;
+use crate::settings::Settings;
 
 async fn follow_stream(
     server: &TestServer,
@@ -175,7 +177,7 @@ async fn reconnect_after_new_log_epoch_reports_gap() {
     let (_, without_epoch) = before[1].0.split_once(':').unwrap();
     // An id without an epoch belongs to the current epoch.
     assert_eq!(read_frames(&server, path, Some(without_epoch), 1).await[0], before[2]);
-    server.runtime.store().start_log_epoch().await.unwrap();
+    server.services.infra.store().start_log_epoch().await.unwrap();
     let received = read_frames(&server, path, Some(&before[1].0), 3).await;
     let first = before[0].0.replacen("1:", "2:", 1);
     let gap = serde_json::json!({ "event": "gap", "first_available": first });
@@ -198,7 +200,7 @@ async fn reconnect_after_purge_reports_gap() {
     let all = read_frames(&server, path, Some("0.0"), 3).await;
     let month = LogPartition::for_month(Month::from_timestamp(id.time()));
     let now = Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
-    let store = server.runtime.store();
+    let store = server.services.infra.store();
     let none = EnabledPublishers::default();
     let blocker = store.drop_partition(&month, &none, now).await.unwrap();
     assert_eq!(blocker, None);
@@ -250,13 +252,23 @@ async fn live_stream_ends_soon_after_revocation() {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
     let first = start_server_with(Arc::clone(&store), &secured_settings()).await;
     let second = start_server_with(store, &secured_settings()).await;
-    let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
-    let tokens = first.runtime.list_tokens(PageLimit::MAX, None).await.unwrap();
+    let token = create_token(&first.services, "default", &[Scope::ExecRead]).await;
+    let tokens = first
+        .services
+        .identities
+        .list_tokens(CallContext::server(), PageLimit::MAX, None)
+        .await
+        .unwrap();
     let mut body = open_live_stream(&first, &token).await;
     // Without events, the client receives keep-alive messages.
     let keep_alive = body.next().await.unwrap().unwrap();
     assert_eq!(keep_alive, ": still here\n\n");
-    second.runtime.revoke_token(tokens.tokens[0].id).await.unwrap();
+    second
+        .services
+        .identities
+        .revoke_token(CallContext::server(), tokens.tokens[0].id)
+        .await
+        .unwrap();
     let revoked = Instant::now();
     assert_eq!(read_to_end(body).await, "");
     assert!(revoked.elapsed() <= Duration::from_secs(5));
@@ -269,15 +281,19 @@ async fn live_stream_ends_soon_after_revocation() {
 async fn live_stream_ends_when_token_expires() {
     let clock = Arc::<SkewedClock>::default();
     let store = Arc::new(SqliteStore::in_memory().unwrap());
-    let runtime = Runtime::open(store, clock.clone(), Settings::default()).await;
-    let server = server_from_runtime(runtime.unwrap(), &secured_settings());
+    let services = ControlPlane::open(store, clock.clone(), Settings::default()).await;
+    let server = server_from_services(services.unwrap(), &secured_settings());
     let request = CreateTokenRequest {
         name: "for a day".into(),
         scopes: vec![Scope::ExecRead],
         ttl_days: Some(1),
         ..CreateTokenRequest::default()
     };
-    let created = server.runtime.create_token(request, &"test".into()).await;
+    let created = server
+        .services
+        .identities
+        .create_token(CallContext::server(), request, &"test".into())
+        .await;
     let body = open_live_stream(&server, &created.unwrap().token).await;
     clock.0.store(2 * 24 * 3600, Ordering::SeqCst);
     assert_eq!(read_to_end(body).await, "");
@@ -311,7 +327,8 @@ async fn damaged_event_is_skipped() {
         path: None,
     };
     let start = Some((None, FeedPosition::default()));
-    let mut follower = server.runtime.follow_feed(request, start).await.unwrap();
+    let mut follower =
+        server.services.queries.follow_feed(CallContext::server(), request, start).await.unwrap();
     let followed = follower.next(Duration::ZERO).await.unwrap();
     assert_eq!(followed.len(), whole - 1);
 }

@@ -42,7 +42,7 @@ workflow:
 async fn start_server_with_secrets(fixture: &StoreFixture) -> TestServer {
     let key = EncryptionKey::from_base64(&EncryptionKey::generate_base64().unwrap()).unwrap();
     let ring = KeyRing::new(key, Vec::new());
-    let change = |settings: &mut crate::runtime::Settings| {
+    let change = |settings: &mut crate::settings::Settings| {
         settings.keys = Some(Arc::new(ring));
         // Leases outlast the test.
         settings.lease_duration = Millis::from_hours(24);
@@ -85,7 +85,7 @@ fn build_completed_report(leased: &Value) -> Value {
 }
 
 async fn populate_tenant(server: &TestServer) -> TenantData {
-    let token = create_token(&server.runtime, MARKER, &[Scope::Admin]).await;
+    let token = create_token(&server.services, MARKER, &[Scope::Admin]).await;
     let post = |path: &'static str, body: Value| {
         let token = token.clone();
         async move { call_ok(server, &token, Method::POST, path, body).await }
@@ -134,7 +134,7 @@ async fn populate_tenant(server: &TestServer) -> TenantData {
 /// Creates another tenant with every scope and a run that is newer than all data of the first.
 /// Returns its token and the id of that run.
 async fn create_second_tenant(server: &TestServer) -> (String, String) {
-    let outsider = create_token(&server.runtime, "spy", &public_scopes()).await;
+    let outsider = create_token(&server.services, "spy", &public_scopes()).await;
     let register = "/api/catalog/register";
     let content = json!({ "content": OWN_PLAYBOOK });
     call_ok(server, &outsider, Method::POST, register, content).await;
@@ -387,7 +387,7 @@ async fn check_indistinguishable(fixture: &StoreFixture) {
 async fn same_worker_name_in_two_tenants_is_separate() {
     let server = start_server_with_secrets(&StoreFixture::in_memory()).await;
     let populated = populate_tenant(&server).await;
-    let own = create_token(&server.runtime, "spy", &[Scope::Worker, Scope::ExecRead]).await;
+    let own = create_token(&server.services, "spy", &[Scope::Worker, Scope::ExecRead]).await;
     let name = json!({ "name": "zebra-worker" });
     let register = "/api/worker/pool/register";
     call_ok(&server, &own, Method::POST, register, name.clone()).await;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::open_runtime;
+use super::open_services;
 use super::tokens::create_token;
 use crate::http::{
     CertificateIdentities, HttpSettings, InternalToken, ListenerTls, ServeError, serve_http,
@@ -38,8 +38,8 @@ async fn serves_tls_only() {
     let folder = tempfile::tempdir().unwrap();
     create_self_signed_certificate(folder.path());
     let path = |name: &str| folder.path().join(name);
-    let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
-    let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
+    let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
+    let token = create_token(&services, "acme", &[Scope::ExecRead]).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let settings = HttpSettings {
@@ -48,7 +48,7 @@ async fn serves_tls_only() {
         ..HttpSettings::default()
     };
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve_http(runtime, listener, settings, shutdown.clone()));
+    let task = tokio::spawn(serve_http(services, listener, settings, shutdown.clone()));
 
     let url = format!("https://localhost:{port}");
     let client_settings = |authority: Option<Vec<u8>>| ClientSettings {
@@ -140,8 +140,8 @@ impl MutualTlsServer {
         let authority = CertificateAuthority::new(folder.path());
         authority.issue_certificate("server", "DNS:localhost,IP:127.0.0.1");
         let path = |name: &str| folder.path().join(name);
-        let runtime = open_runtime(Arc::new(SqliteStore::in_memory().unwrap())).await;
-        let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
+        let services = open_services(Arc::new(SqliteStore::in_memory().unwrap())).await;
+        let token = create_token(&services, "acme", &[Scope::ExecRead]).await;
         let names = "spiffe://test/worker=worker+pool:gpu+tenant:acme;\
             dns:ops.test=admin+internal:outbox";
         let (chain, key) = (path("server.pem"), path("server.key"));
@@ -161,7 +161,7 @@ impl MutualTlsServer {
             url: format!("https://localhost:{port}"),
             token,
             shutdown: shutdown.clone(),
-            server_task: tokio::spawn(serve_http(runtime, listener, settings, shutdown)),
+            server_task: tokio::spawn(serve_http(services, listener, settings, shutdown)),
         }
     }
 

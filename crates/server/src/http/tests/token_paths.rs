@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::{create_token, declared_routes, fill_path};
 use super::{TestResponse, TestServer, is_ok};
+use crate::access::AuthContext;
+use crate::access::CallContext;
 use crate::http::settings::HttpSettings;
-use crate::read::{FeedFilter, FeedUpdate};
-use crate::runtime::AuthContext;
+use crate::services::queries::FeedFilter;
+use crate::services::queries::FeedUpdate;
 
 /// Two playbooks with one run each, and a token that is bound to one of them.
 struct BoundTokenSetup {
@@ -70,14 +72,18 @@ impl BoundTokenSetup {
     async fn on_store(fixture: &StoreFixture) -> Self {
         let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
         let server = fixture.start_server(settings, |_| {}).await;
-        let unbound_token = create_token(&server.runtime, "default", &SCOPES).await;
+        let unbound_token = create_token(&server.services, "default", &SCOPES).await;
         let bound = CreateTokenRequest {
             name: "bound".into(),
             scopes: SCOPES.to_vec(),
             path_globs: Some(vec!["etl/*".into()]),
             ..CreateTokenRequest::default()
         };
-        let bound = server.runtime.create_token(bound, &"test".into()).await;
+        let bound = server
+            .services
+            .identities
+            .create_token(CallContext::server(), bound, &"test".into())
+            .await;
         let bound_token = bound.unwrap().token.to_string();
         let own_run = register_and_start(&server, &unbound_token, "etl/one").await;
         let other_run = register_and_start(&server, &unbound_token, "other/one").await;
@@ -174,16 +180,16 @@ async fn lists_omit_other_paths() {
 async fn event_stream_omits_other_paths() {
     let setup = BoundTokenSetup::on_store(&StoreFixture::in_memory()).await;
     let streamed_runs = async |path_globs: Option<Arc<[Text]>>| {
-        let auth_context = AuthContext { path_globs, ..AuthContext::default() };
+        let ctx = CallContext::from(AuthContext { path_globs, ..AuthContext::default() });
         let request = FeedFilter {
-            tenant_id: auth_context.tenant_id.clone(),
+            tenant_id: ctx.tenant().clone(),
             event_type: None,
             execution_id: None,
             path: None,
         };
-        let runtime = setup.server.runtime.with_auth_context(auth_context);
         let start = Some((None, FeedPosition::default()));
-        let mut follower = runtime.follow_feed(request, start).await.unwrap();
+        let queries = &setup.server.services.queries;
+        let mut follower = queries.follow_feed(&ctx, request, start).await.unwrap();
         let entries = follower.next(Duration::ZERO).await.unwrap();
         let runs = entries.into_iter().filter_map(|entry| match entry {
             FeedUpdate::Event(_, event) => Some(event.execution_id.to_string()),
@@ -268,7 +274,7 @@ async fn pages_continue_past_other_runs() {
     let start = async |path: &str| {
         let request =
             ExecuteRequest { path: Some(path.parse().unwrap()), ..ExecuteRequest::default() };
-        setup.server.runtime.execute(request).await.unwrap();
+        setup.server.services.executions.start(CallContext::server(), request).await.unwrap();
     };
     for _ in 0..2 {
         start("etl/one").await;

@@ -19,10 +19,12 @@ use serde_json::{Value, json};
 use super::{
     TestResponse, TestServer, build_request, is_ok, start_secured_server, start_server_with,
 };
+use crate::access::AuthContext;
+use crate::access::CallContext;
 use crate::http::middleware::access::RouteAccess;
 use crate::http::routes::{Route, all_routes};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{AuthContext, Runtime};
+use crate::services::ControlPlane;
 
 pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
     (MethodFilter::GET, Method::GET),
@@ -75,7 +77,11 @@ pub(super) fn with_token(mut request: Request<Body>, token: &str) -> Request<Bod
 }
 
 /// Creates a token of a tenant.
-pub(super) async fn create_token(runtime: &Runtime, tenant: &str, scopes: &[Scope]) -> String {
+pub(super) async fn create_token(
+    services: &ControlPlane,
+    tenant: &str,
+    scopes: &[Scope],
+) -> String {
     let auth_context =
         AuthContext { tenant_id: TenantId::new(tenant).unwrap(), ..AuthContext::default() };
     let request = CreateTokenRequest {
@@ -84,7 +90,11 @@ pub(super) async fn create_token(runtime: &Runtime, tenant: &str, scopes: &[Scop
         tenant_id: Some(auth_context.tenant_id.clone()),
         ..CreateTokenRequest::default()
     };
-    let created = runtime.create_token(request, &"test".into()).await.unwrap();
+    let created = services
+        .identities
+        .create_token(CallContext::server(), request, &"test".into())
+        .await
+        .unwrap();
     created.token.to_string()
 }
 
@@ -129,7 +139,7 @@ async fn rejects_requests_without_token() {
 async fn scope_grants_only_its_routes() {
     let server = start_secured_server().await;
     for scope in Scope::ALL {
-        let token = create_token(&server.runtime, "default", &[*scope]).await;
+        let token = create_token(&server.services, "default", &[*scope]).await;
         let granted = ScopeSet::NONE.with_scope(*scope);
         for (method, route) in declared_routes() {
             let path = path_with_sample_ids(route.path);
@@ -149,7 +159,7 @@ async fn scope_grants_only_its_routes() {
 #[tokio::test]
 async fn accepts_token_as_bearer_or_password() {
     let server = start_secured_server().await;
-    let token = create_token(&server.runtime, "acme", &[Scope::ExecRead, Scope::Worker]).await;
+    let token = create_token(&server.services, "acme", &[Scope::ExecRead, Scope::Worker]).await;
     let me = server.call_with_token(&token, Method::GET, "/api/whoami", json!({})).await;
     assert!(is_ok(&me), "{}", me.text);
     assert_eq!(me.text_at("/actor"), "acme-token");
@@ -184,7 +194,7 @@ async fn rejects_wrong_token_from_local_peer() {
 #[tokio::test]
 async fn rejects_revoked_and_expired_tokens() {
     let server = start_secured_server().await;
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"], "ttl_days": 1 });
     let created = server.call_with_token(&admin, Method::POST, "/api/tokens", body).await;
     assert!(is_ok(&created), "{}", created.text);
@@ -222,7 +232,7 @@ async fn rejects_revoked_and_expired_tokens() {
         last_used_at: None,
         revoked_at: None,
     };
-    assert!(server.runtime.store().put_token(old).await.unwrap());
+    assert!(server.services.infra.store().put_token(old).await.unwrap());
     let expired =
         server.call_with_token("noetl_old_secret", Method::GET, "/api/executions", json!({}));
     expired.await.assert_problem(ErrorCode::TokenExpired);
@@ -234,13 +244,17 @@ async fn token_revoked_by_other_server_ends_soon() {
     let settings = HttpSettings { is_dev: false, ..HttpSettings::default() };
     let first = start_server_with(Arc::clone(&store), &settings).await;
     let second = start_server_with(store, &settings).await;
-    let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
+    let token = create_token(&first.services, "default", &[Scope::ExecRead]).await;
     let list_executions =
         || async { first.call_with_token(&token, Method::GET, "/api/executions", json!({})).await };
     assert!(is_ok(&list_executions().await));
-    let id = first.runtime.list_tokens(noetl_types::limits::PageLimit::MAX, None).await;
+    let id = first
+        .services
+        .identities
+        .list_tokens(CallContext::server(), noetl_types::limits::PageLimit::MAX, None)
+        .await;
     let id = id.unwrap().tokens[0].id;
-    second.runtime.revoke_token(id).await.unwrap();
+    second.services.identities.revoke_token(CallContext::server(), id).await.unwrap();
     // The token cache is at most two seconds old. The rest allows for a busy machine.
     let wait = tokio::time::timeout(std::time::Duration::from_mins(1), async {
         while is_ok(&list_executions().await) {
@@ -254,8 +268,8 @@ async fn token_revoked_by_other_server_ends_soon() {
 #[tokio::test]
 async fn token_creation_is_validated() {
     let server = start_secured_server().await;
-    let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-    let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let operator = create_token(&server.services, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let create = |token: String, body: Value| {
         let server = &server;
         async move { server.call_with_token(&token, Method::POST, "/api/tokens", body).await }
@@ -285,15 +299,18 @@ async fn token_creation_is_validated() {
 #[tokio::test]
 async fn bootstrap_token_is_created_once() {
     let server = start_secured_server().await;
-    let created = server.runtime.bootstrap_admin_token(None).await.unwrap().unwrap();
-    assert_eq!(server.runtime.bootstrap_admin_token(None).await.unwrap(), None);
+    let created = server.services.identities.bootstrap_admin_token(None).await.unwrap().unwrap();
+    assert_eq!(server.services.identities.bootstrap_admin_token(None).await.unwrap(), None);
     let me = server.call_with_token(&created, Method::GET, "/api/whoami", json!({})).await;
     assert_eq!(me.json_at("/scopes"), json!(["admin"]));
 
     let other = start_secured_server().await;
     let chosen_token = format!("noetl_first_{}", "5".repeat(64));
-    assert!(other.runtime.bootstrap_admin_token(Some("noetl_a_short")).await.is_err());
-    assert_eq!(other.runtime.bootstrap_admin_token(Some(&chosen_token)).await.unwrap(), None);
+    assert!(other.services.identities.bootstrap_admin_token(Some("noetl_a_short")).await.is_err());
+    assert_eq!(
+        other.services.identities.bootstrap_admin_token(Some(&chosen_token)).await.unwrap(),
+        None
+    );
     let me = other.call_with_token(&chosen_token, Method::GET, "/api/whoami", json!({})).await;
     assert!(is_ok(&me), "{}", me.text);
 }
@@ -302,7 +319,7 @@ async fn bootstrap_token_is_created_once() {
 async fn worker_token_is_bound_to_pools() {
     let server = start_secured_server().await;
     let user = [Scope::ExecRead, Scope::ExecRun, Scope::CatalogWrite];
-    let user = create_token(&server.runtime, "acme", &user).await;
+    let user = create_token(&server.services, "acme", &user).await;
     let bound = CreateTokenRequest {
         name: "gpu-worker".into(),
         scopes: vec![Scope::Worker],
@@ -310,9 +327,10 @@ async fn worker_token_is_bound_to_pools() {
         tenant_id: Some(TenantId::new("acme").unwrap()),
         ..CreateTokenRequest::default()
     };
-    let bound = server.runtime.create_token(bound, &"test".into()).await;
+    let bound =
+        server.services.identities.create_token(CallContext::server(), bound, &"test".into()).await;
     let bound = bound.unwrap().token.to_string();
-    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let unbound = create_token(&server.services, "acme", &[Scope::Worker]).await;
 
     let content = json!({ "content": super::TWO_STEPS });
     let registered =
@@ -377,7 +395,7 @@ async fn rate_limit_asks_to_retry() {
         ..HttpSettings::default()
     };
     let server = start_server_with(Arc::new(SqliteStore::in_memory().unwrap()), &settings).await;
-    let one = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let one = create_token(&server.services, "default", &[Scope::ExecRead]).await;
     let mut last = 200;
     for _ in 0..1_000 {
         let reply = server.call_with_token(&one, Method::GET, "/api/whoami", json!({})).await;
@@ -389,7 +407,7 @@ async fn rate_limit_asks_to_retry() {
         }
     }
     assert_eq!(last, 429);
-    let other = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let other = create_token(&server.services, "default", &[Scope::ExecRead]).await;
     assert!(is_ok(&server.call_with_token(&other, Method::GET, "/api/whoami", json!({})).await));
 }
 
@@ -412,8 +430,8 @@ async fn assert_anonymous_requests_audited(server: &TestServer, operator: &str) 
 #[tokio::test]
 async fn operations_are_audited() {
     let server = start_secured_server().await;
-    let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
-    let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let operator = create_token(&server.services, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"] });
     let created = server.call_with_token(&admin, Method::POST, "/api/tokens", body).await;
     let cancel = "/api/executions/7000000000000000000/cancel";
@@ -426,7 +444,7 @@ async fn operations_are_audited() {
     for _ in 0..50 {
         server.get("/api/executions?secret=x").await;
     }
-    server.runtime.close(std::time::Duration::from_mins(1)).await;
+    server.services.close(std::time::Duration::from_mins(1)).await;
 
     let audit = server.call_with_token(&admin, Method::GET, "/api/audit", json!({})).await;
     assert!(is_ok(&audit), "{}", audit.text);
@@ -466,7 +484,7 @@ fn request_without_headers_has_no_token() {
 #[tokio::test]
 async fn token_is_bound_to_paths() {
     let server = start_secured_server().await;
-    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.services, "default", &[Scope::Admin]).await;
     let playbook_body = |path: &str| {
         let content = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: one, path: {path} }}\n\

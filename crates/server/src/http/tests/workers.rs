@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::backends::{StoreFixture, on_every_store};
 use super::tokens::create_token;
 use super::{TestServer, build_request, is_ok, start_server};
+use crate::access::CallContext;
 
 #[tokio::test]
 async fn worker_registers_renews_and_leaves() {
@@ -131,15 +132,16 @@ async fn create_pool_token(server: &TestServer, pool: &str) -> String {
         tenant_id: Some(TenantId::new("acme").unwrap()),
         ..CreateTokenRequest::default()
     };
-    let bound = server.runtime.create_token(bound, &"test".into()).await;
+    let bound =
+        server.services.identities.create_token(CallContext::server(), bound, &"test".into()).await;
     bound.unwrap().token.to_string()
 }
 
 async fn check_pool_binding(fixture: &StoreFixture) {
     let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let user = [Scope::ExecRun, Scope::CatalogWrite];
-    let user = create_token(&server.runtime, "acme", &user).await;
-    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let user = create_token(&server.services, "acme", &user).await;
+    let unbound = create_token(&server.services, "acme", &[Scope::Worker]).await;
     let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
         server.call_with_token(token, Method::POST, path, body).await
@@ -200,8 +202,8 @@ async fn check_pool_binding(fixture: &StoreFixture) {
 async fn check_pool_binding_with_same_name(fixture: &StoreFixture) {
     let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let user = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite];
-    let user = create_token(&server.runtime, "acme", &user).await;
-    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let user = create_token(&server.services, "acme", &user).await;
+    let unbound = create_token(&server.services, "acme", &[Scope::Worker]).await;
     let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
         let reply = server.call_with_token(token, Method::POST, path, body).await;
@@ -258,8 +260,8 @@ async fn worker_names_cannot_reach_other_tenants() {
 async fn check_unreachable_names(fixture: &StoreFixture) {
     let server = fixture.start_server(super::secured_settings(), |_| ()).await;
     let scopes = [Scope::Worker, Scope::ExecRun];
-    let acme = create_token(&server.runtime, "acme", &scopes).await;
-    let outsider = create_token(&server.runtime, "default", &scopes).await;
+    let acme = create_token(&server.services, "acme", &scopes).await;
+    let outsider = create_token(&server.services, "default", &scopes).await;
     for kind in ["worker_pool", "broker"] {
         let worker = json!({ "name": "w1", "kind": kind });
         let register = "/api/worker/pool/register";
@@ -267,7 +269,7 @@ async fn check_unreachable_names(fixture: &StoreFixture) {
         assert!(is_ok(&registered), "{}", registered.text);
     }
     let rows = async || {
-        let store = server.runtime.store();
+        let store = server.services.infra.store();
         let workers = store.list_runtimes(RuntimeKind::WorkerPool).await.unwrap();
         let brokers = store.list_runtimes(RuntimeKind::Broker).await.unwrap();
         assert_eq!((workers.len(), brokers.len()), (1, 1));

@@ -11,6 +11,7 @@ use super::super::backends::{StoreFixture, on_every_store};
 use super::super::tokens::create_token;
 use super::super::{TWO_STEPS, TestResponse, TestServer, completed_report, is_ok};
 use super::{SECRET, new_key_ring, start_keychain_server};
+use crate::access::CallContext;
 
 /// Stores an entry and calls another playbook with one step.
 const PARENT_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -41,9 +42,9 @@ impl KeychainSetup {
         let server = start_keychain_server(store, new_key_ring(), Arc::default(), false).await;
         let user_scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
         Self {
-            worker: create_token(&server.runtime, "default", &[Scope::Worker]).await,
-            admin: create_token(&server.runtime, "default", &[Scope::CredAdmin]).await,
-            user: create_token(&server.runtime, "default", &user_scopes).await,
+            worker: create_token(&server.services, "default", &[Scope::Worker]).await,
+            admin: create_token(&server.services, "default", &[Scope::CredAdmin]).await,
+            user: create_token(&server.services, "default", &user_scopes).await,
             server,
         }
     }
@@ -132,7 +133,7 @@ async fn entry_requires_lease_on_its_playbook() {
         assert!(!metadata.text.contains(SECRET), "{}", metadata.text);
         // Another tenant cannot even see the playbook.
         let all = [Scope::CredAdmin, Scope::Worker, Scope::CredUse];
-        let outsider = create_token(&setup.server.runtime, "spies", &all).await;
+        let outsider = create_token(&setup.server.services, "spies", &all).await;
         let list = format!("/api/keychain/catalog/{catalog_id}");
         for (method, path) in [
             (Method::GET, path),
@@ -152,7 +153,7 @@ async fn entry_requires_lease_on_its_playbook() {
 
 /// Every read of an entry is audited, without the secret.
 async fn assert_audited(server: &TestServer) {
-    let auditor = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let auditor = create_token(&server.services, "default", &[Scope::Admin]).await;
     let audit =
         server.call_with_token(&auditor, Method::GET, "/api/audit?limit=500", json!({})).await;
     let reads = audit.json_at("/entries");
@@ -201,7 +202,12 @@ async fn writes_require_lease_on_the_playbook() {
             pools: Some(vec![PoolName::new("untrusted").unwrap()]),
             ..CreateTokenRequest::default()
         };
-        let created = setup.server.runtime.create_token(pool_token, &"test".into()).await;
+        let created = setup
+            .server
+            .services
+            .identities
+            .create_token(CallContext::server(), pool_token, &"test".into())
+            .await;
         let pool_token = created.unwrap().token.to_string();
         assert_refused(&pool_token, &path, &planted, &run).await;
         for path in [&path, &other_path] {

@@ -6,9 +6,6 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::http::authorized_runtime::{
-    AppState, AuthorizedRuntime, PlatformRuntime, ProjectorRuntime,
-};
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{JsonAtSeq, JsonResponse};
@@ -18,6 +15,7 @@ use crate::http::params::{
     IdempotencyKeyHeader, PathCatalogId, PathEventId, PathExecutionId, PathKeychainEntry, PathText,
     PathVariable, QueryParams, TraceHeaders,
 };
+use crate::http::request_context::{AppState, AuthorizedCall, PlatformCall, ProjectorCall};
 
 /// Generates the schema of a type.
 pub(in crate::http) type SchemaBuilder = fn(&mut SchemaGenerator) -> Schema;
@@ -53,9 +51,9 @@ pub(in crate::http) trait HandlerOutput {
     fn add_to_shape(_: &mut HandlerShape) {}
 }
 
-impl RequestPart for AuthorizedRuntime {}
-impl RequestPart for ProjectorRuntime {}
-impl RequestPart for PlatformRuntime {}
+impl RequestPart for AuthorizedCall {}
+impl RequestPart for ProjectorCall {}
+impl RequestPart for PlatformCall {}
 impl RequestPart for State<AppState> {}
 impl RequestPart for Extension<Caller> {}
 impl RequestPart for HeaderMap {}

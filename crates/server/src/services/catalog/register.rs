@@ -1,0 +1,265 @@
+//! Registration and lookup of definitions.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use noetl_api::Problem;
+use noetl_api::catalog::{
+    CatalogResource, CatalogResourceRequest, RegisterRequest, RegisterResponse,
+};
+use noetl_engine::Plan;
+use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
+use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry};
+use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
+
+use crate::access::CallContext;
+use crate::error::{Result, RuntimeError};
+use crate::services::Catalog;
+use crate::services::catalog::catalog_key;
+use crate::services::catalog::definition::NotRunnable;
+
+impl Catalog {
+    /// Checks a definition in full and registers it, unless the request is a dry run.
+    pub async fn register_definition(
+        &self,
+        ctx: &CallContext,
+        request: RegisterRequest,
+    ) -> Result<RegisterResponse> {
+        let is_dry_run = request.dry_run;
+        let document = check_document(request).await?;
+        if document.path.is_system() {
+            return Err(RuntimeError::forbidden(
+                "only an admin may register definitions under `system/`",
+            ));
+        }
+        self.register_checked(ctx, document, is_dry_run).await
+    }
+
+    /// Checks and registers a definition for an admin, who may also change the platform's own.
+    pub async fn register_definition_as_admin(
+        &self,
+        ctx: &CallContext,
+        request: RegisterRequest,
+    ) -> Result<RegisterResponse> {
+        let is_dry_run = request.dry_run;
+        let document = check_document(request).await?;
+        self.register_checked(ctx, document, is_dry_run).await
+    }
+
+    async fn register_checked(
+        &self,
+        ctx: &CallContext,
+        document: CheckedDocument,
+        is_dry_run: bool,
+    ) -> Result<RegisterResponse> {
+        ctx.auth.check_path_access(&document.path)?;
+        if is_dry_run {
+            self.preview_registration(ctx, document).await
+        } else {
+            self.store_definition(ctx, document).await
+        }
+    }
+
+    async fn store_definition(
+        &self,
+        ctx: &CallContext,
+        document: CheckedDocument,
+    ) -> Result<RegisterResponse> {
+        let entry = NewCatalogEntry {
+            catalog_id: self.infra.mint_id()?,
+            tenant_id: ctx.tenant().clone(),
+            path: document.path.clone(),
+            kind: document.kind.clone(),
+            content: document.content.clone(),
+            sha256: document.sha256,
+            meta: None,
+            now: self.infra.now(),
+        };
+        let registered = self.infra.store().register_definition(entry).await?;
+        let version = registered.entry.version;
+        let message = if registered.is_unchanged {
+            format!("`{}` is already version {version}", document.path)
+        } else {
+            format!("`{}` is registered as version {version}", document.path)
+        };
+        let entry = Some(&registered.entry);
+        Ok(document.into_register_response(message, entry, registered.is_unchanged))
+    }
+
+    /// Returns the outcome that a registration would have.
+    async fn preview_registration(
+        &self,
+        ctx: &CallContext,
+        document: CheckedDocument,
+    ) -> Result<RegisterResponse> {
+        let key = CatalogKey::Latest(document.path.clone());
+        let newest = self
+            .infra
+            .store()
+            .find_catalog_entry(ctx.tenant(), key)
+            .await?
+            .filter(|entry| entry.sha256 == document.sha256 && entry.kind == document.kind);
+        let message = format!("`{}` can be registered; nothing was written", document.path);
+        let is_unchanged = newest.is_some();
+        Ok(document.into_register_response(message, newest.as_ref(), is_unchanged))
+    }
+
+    /// Returns a definition by id, or by path and version.
+    pub async fn catalog_item(
+        &self,
+        ctx: &CallContext,
+        request: CatalogResourceRequest,
+    ) -> Result<CatalogResource> {
+        let key = match (request.catalog_id, request.path) {
+            (Some(id), _) => CatalogKey::Id(id),
+            (None, Some(path)) => catalog_key(&path, request.version.as_ref())?,
+            (None, None) => {
+                return Err(RuntimeError::invalid("catalog_id or path is required"));
+            }
+        };
+        let entry = self.infra.store().find_catalog_entry(ctx.tenant(), key).await?;
+        let entry = entry.filter(|entry| ctx.auth.can_see_path(Some(&entry.path)));
+        let entry = entry.ok_or_else(RuntimeError::no_definition)?;
+        Ok(CatalogResource {
+            catalog_id: entry.catalog_id,
+            path: entry.path,
+            kind: entry.kind,
+            version: entry.version,
+            content: entry.content,
+            sha256: entry.sha256.to_string().into(),
+            created_at: entry.created_at,
+        })
+    }
+}
+
+/// Checks a document on a blocking thread, because a document of the maximum size would delay other
+/// requests.
+async fn check_document(request: RegisterRequest) -> Result<CheckedDocument> {
+    let checking = tokio::task::spawn_blocking(move || {
+        CheckedDocument::from_content(decode_content(request.content))
+    });
+    match checking.await {
+        Ok(checked) => checked,
+        Err(error) => {
+            tracing::error!(%error, "the check of a document failed");
+            Err(RuntimeError::internal("the document could not be checked"))
+        }
+    }
+}
+
+/// Returns the text of a document that may be base64-encoded.
+///
+/// The two forms cannot be confused: base64 contains no colon, brace or space, and without these a
+/// text is not a YAML map and so not a valid document.
+pub(crate) fn decode_content(content: String) -> String {
+    let compact: Vec<u8> = content.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    BASE64_STANDARD
+        .decode(compact)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .unwrap_or(content)
+}
+
+/// A document that passed all checks.
+struct CheckedDocument {
+    path: PlaybookPath,
+    kind: Text,
+    content: Text,
+    sha256: Digest,
+    warnings: Vec<Json>,
+}
+
+impl CheckedDocument {
+    fn from_content(content: String) -> Result<Self> {
+        let checked = check(&content, &CheckOptions::for_this_build());
+        let (errors, others): (Vec<Diagnostic>, Vec<Diagnostic>) = checked
+            .diagnostics
+            .into_iter()
+            .partition(|diagnostic| diagnostic.severity == Severity::Error);
+        if errors.iter().any(|diagnostic| diagnostic.code == Code::NP001) {
+            let mut problem = NotRunnable::Errors(errors).into_error().into_problem();
+            problem =
+                Problem::new(ErrorCode::YamlSyntax, problem.detail).with_errors(problem.errors);
+            return Err(problem.into());
+        }
+        let Some(document) = checked.document.filter(|_| errors.is_empty()) else {
+            return Err(NotRunnable::Errors(errors).into_error());
+        };
+        let (kind, path) = document_kind_and_path(document)?;
+        Ok(Self {
+            path: PlaybookPath::new(path)
+                .map_err(|error| RuntimeError::invalid(error.to_string()))?,
+            kind: kind.to_lowercase().into(),
+            sha256: sha256(&content),
+            content: Text::new(content)
+                .map_err(|error| RuntimeError::invalid(error.to_string()))?,
+            warnings: others.iter().map(diagnostic_to_json).collect(),
+        })
+    }
+
+    fn into_register_response(
+        self,
+        message: String,
+        entry: Option<&CatalogEntry>,
+        is_unchanged: bool,
+    ) -> RegisterResponse {
+        RegisterResponse {
+            status: "success".into(),
+            message: message.into(),
+            path: self.path,
+            version: entry.map(|entry| entry.version),
+            catalog_id: entry.map(|entry| entry.catalog_id),
+            kind: self.kind,
+            unchanged: is_unchanged,
+            warnings: self.warnings,
+        }
+    }
+}
+
+/// Returns the kind and the path of a document. For a playbook, also checks that it can be planned.
+fn document_kind_and_path(document: Document) -> Result<(Arc<str>, Arc<str>)> {
+    match document {
+        Document::Playbook(playbook) => {
+            let kind_and_path = (Arc::clone(&playbook.kind), Arc::clone(playbook.path()));
+            Plan::new(Arc::from(playbook))
+                .map_err(|error| NotRunnable::Plan(error).into_error())?;
+            Ok(kind_and_path)
+        }
+        Document::Other(other) => {
+            let path = other.path.ok_or_else(|| {
+                RuntimeError::invalid("metadata.path or metadata.name is required")
+            })?;
+            Ok((other.kind, path))
+        }
+    }
+}
+
+/// Converts a diagnostic to JSON for the API.
+pub(crate) fn diagnostic_to_json(diagnostic: &Diagnostic) -> Json {
+    Json::object([
+        ("code", Json::from(diagnostic.code.as_str())),
+        ("severity", Json::from(diagnostic.severity.to_string())),
+        ("message", Json::from(diagnostic.message.as_str())),
+        ("line", Json::from(diagnostic.line)),
+        ("column", Json::from(diagnostic.column)),
+        ("end_line", Json::from(diagnostic.end_line)),
+        ("end_column", Json::from(diagnostic.end_column)),
+        ("hint", Json::from(diagnostic.hint.as_deref())),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_plain_and_base64_content() {
+        let plain = "kind: Tool\nmetadata: {name: x}\n";
+        assert_eq!(decode_content(plain.to_owned()), plain);
+        let encoded = BASE64_STANDARD.encode(plain);
+        assert_eq!(decode_content(encoded.clone()), plain);
+        let (head, tail) = encoded.split_at(8);
+        assert_eq!(decode_content(format!("{head}\r\n{tail}\n")), plain);
+    }
+}

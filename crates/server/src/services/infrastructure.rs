@@ -1,0 +1,81 @@
+//! Infrastructure that every service may use: store, time, randomness, ids, settings, metrics,
+//! tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_store::Store;
+use noetl_types::id::TypedId;
+use noetl_types::{Text, Timestamp};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::ids::IdAllocator;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::metrics::Metrics;
+use crate::random_source::RandomSource;
+use crate::settings::Settings;
+
+/// Infrastructure of one server process. It knows nothing of executions or callers.
+pub struct Infrastructure {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rng: Arc<dyn RandomSource>,
+    pub(crate) ids: IdAllocator,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Tasks that [`super::ControlPlane::close`] waits for.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) opened_at: Timestamp,
+}
+
+impl Infrastructure {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn RandomSource>,
+        ids: IdAllocator,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            opened_at: clock.now(),
+            store,
+            clock,
+            rng,
+            ids,
+            settings,
+            metrics: Arc::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    /// Name of this process among the servers.
+    pub(crate) fn instance(&self) -> &Text {
+        self.ids.owner()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn mint_id<T: TypedId>(&self) -> Result<T> {
+        Ok(self.ids.mint_id(self.now())?)
+    }
+
+    /// Sleeps for a time. Returns false if the process is shutting down.
+    pub(crate) async fn sleep_unless_shutdown(&self, time: Duration) -> bool {
+        tokio::select! {
+            // Biased, so that the same seed leads to the same run.
+            biased;
+            () = tokio::time::sleep(time) => true,
+            () = self.shutdown.cancelled() => false,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Periodic deletion of expired rows, and renewal of the machine id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_store::{GcTarget, StoreError};
+use noetl_types::Millis;
+use noetl_types::limits::PageLimit;
+
+use crate::error::error_chain;
+use crate::services::{Maintenance, ids};
+
+/// Interval of garbage collection.
+const GC_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Maximum pages deleted per kind of row and run. Enough to keep up with 50,000 rows per second, in
+/// pages small enough to let other writes through.
+const MAX_GC_PAGES: u32 = 6000;
+
+/// Extra retention, which covers the clock difference between two servers.
+const GC_RETENTION_SLACK: Millis = Millis::from_secs(60);
+
+impl Maintenance {
+    /// Deletes expired rows at intervals.
+    pub(crate) async fn gc_loop(self: Arc<Self>) {
+        while self.infra.sleep_unless_shutdown(GC_INTERVAL).await {
+            self.audit.flush_refusals(false).await;
+            self.collect_garbage().await;
+        }
+    }
+
+    async fn collect_garbage(&self) {
+        let now = self.infra.now();
+        // A caller with a slow clock must still find the rows until their promised expiry.
+        let expired_before = now.saturating_sub(GC_RETENTION_SLACK);
+        for target in GcTarget::ALL {
+            self.delete_in_pages("expired", || {
+                self.infra.store.delete_expired(*target, expired_before, PageLimit::MAX)
+            })
+            .await;
+        }
+        let before = now.saturating_sub(self.infra.settings.outbox_retention);
+        let purged = self
+            .delete_in_pages("outbox", || {
+                self.infra.store.purge_outbox_rows(before, PageLimit::MAX)
+            })
+            .await;
+        self.infra.metrics.platform().count_purged("outbox", purged);
+        // Quarantined rows are kept for the operator for as long as published outbox rows.
+        self.delete_in_pages("quarantine", || {
+            self.infra.store.purge_quarantined_items(before, PageLimit::MAX)
+        })
+        .await;
+    }
+
+    /// Deletes old rows page by page until a page is not full. Returns the number of rows.
+    async fn delete_in_pages<F>(&self, kind: &'static str, page: impl Fn() -> F) -> u64
+    where
+        F: Future<Output = Result<u64, StoreError>>,
+    {
+        let mut deleted = 0;
+        for _ in 0..MAX_GC_PAGES {
+            if self.infra.shutdown.is_cancelled() {
+                break;
+            }
+            match page().await {
+                Ok(count) => {
+                    deleted += count;
+                    if count < u64::from(PageLimit::MAX.get()) {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(error = %error_chain(&error), kind, "deleting old rows failed");
+                    break;
+                }
+            }
+        }
+        deleted
+    }
+
+    pub(crate) async fn machine_lease_loop(self: Arc<Self>) {
+        let interval = Duration::from_millis(ids::MACHINE_LEASE_RENEW_INTERVAL.as_ms());
+        while self.infra.sleep_unless_shutdown(interval).await {
+            if let Err(error) = self.infra.ids.renew_lease(self.infra.now()).await {
+                tracing::error!(error = %error_chain(&error), "renewing the lease of the machine id failed");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_store::prelude::*;
+    use noetl_store::{QuarantinedItem, RequestKey, RequestReservation, SqliteStore};
+    use noetl_types::{EventId, QuarantineId, TenantId, Timestamp, sha256};
+
+    use super::*;
+    use crate::clock::{Clock as _, SystemClock};
+    use crate::services::ControlPlane;
+    use crate::settings::Settings;
+
+    /// Garbage collection deletes more than one page per run.
+    #[tokio::test]
+    async fn garbage_collection_deletes_all_pages() {
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let (now, page) = (SystemClock.now(), i64::from(PageLimit::MAX.get()));
+        for number in 1..=2 * page + 1 {
+            let reservation = RequestReservation {
+                key: RequestKey {
+                    tenant_id: TenantId::default(),
+                    route: "route".into(),
+                    key_sha256: sha256(number.to_string()),
+                },
+                body_sha256: sha256(""),
+                work_id: EventId::new(number).unwrap(),
+                now: Timestamp::UNIX_EPOCH,
+                until: Timestamp::UNIX_EPOCH,
+                expires_at: Timestamp::UNIX_EPOCH,
+            };
+            store.reserve_request(reservation).await.unwrap();
+        }
+        let item = QuarantinedItem {
+            quarantine_id: QuarantineId::new(1).unwrap(),
+            source: "projector".into(),
+            raw: "{}".into(),
+            code: "bad_value".into(),
+            message: "no".into(),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        store.quarantine_items(vec![item]).await.unwrap();
+        let settings = Settings::default();
+        let services = ControlPlane::open(Arc::clone(&store) as _, Arc::new(SystemClock), settings);
+        services.await.unwrap().maintenance.collect_garbage().await;
+        let remaining = store.delete_expired(GcTarget::Idempotency, now, PageLimit::MAX);
+        assert_eq!(remaining.await.unwrap(), 0);
+        let remaining = store.purge_quarantined_items(now, PageLimit::MAX);
+        assert_eq!(remaining.await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,280 @@
+//! Services of the control plane, one per concern.
+//!
+//! A service is a struct with the few things that it needs: the infrastructure, its own state, and
+//! the services that it calls. A method that acts for a caller takes its
+//! [`CallContext`](crate::CallContext). All state held in memory can be lost at any moment.
+
+pub(crate) mod audit_log;
+pub(crate) mod catalog;
+pub(crate) mod command_token;
+pub(crate) mod credentials;
+pub(crate) mod executions;
+pub(crate) mod follow_ups;
+pub(crate) mod idempotent_requests;
+pub(crate) mod identities;
+pub(crate) mod ids;
+pub(crate) mod infrastructure;
+pub(crate) mod issued_secrets;
+pub(crate) mod keychain;
+pub(crate) mod leases;
+pub(crate) mod maintenance;
+pub(crate) mod notifications;
+pub(crate) mod peers;
+pub(crate) mod projection;
+pub(crate) mod publishing;
+pub mod queries;
+pub(crate) mod quotas;
+pub(crate) mod reports;
+pub(crate) mod results;
+pub(crate) mod sweeper;
+pub(crate) mod system_playbooks;
+pub(crate) mod system_status;
+pub(crate) mod traces;
+pub(crate) mod waiters;
+pub(crate) mod worker_api;
+pub(crate) mod workers;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use noetl_store::Store;
+use noetl_types::Text;
+use tokio::sync::mpsc;
+
+use crate::classic::{ClassicApi, ClassicClaims};
+use crate::clock::Clock;
+use crate::crypto::HmacSigner;
+use crate::driver::Driver;
+use crate::error::Result;
+use crate::random_source::{RandomSource, SystemRandom};
+use crate::rng;
+use crate::settings::Settings;
+
+pub use audit_log::AuditLog;
+pub use catalog::Catalog;
+pub use credentials::Credentials;
+pub use executions::Executions;
+use follow_ups::FollowUps;
+use idempotent_requests::IdempotentRequests;
+pub use identities::Identities;
+use ids::IdAllocator;
+pub use infrastructure::Infrastructure;
+use issued_secrets::IssuedSecrets;
+pub use keychain::Keychain;
+pub use leases::Leases;
+pub use maintenance::Maintenance;
+use notifications::{CommandNotification, CommandNotifier, NOTIFICATION_SUBJECTS, NatsMessaging};
+use peers::Peers;
+pub use projection::Projection;
+pub use publishing::Publishing;
+pub use queries::Queries;
+pub use reports::Reports;
+pub use results::Results;
+use sweeper::Sweeper;
+pub use system_playbooks::SystemPlaybooks;
+pub use system_status::SystemStatus;
+use traces::Traces;
+use waiters::Waiters;
+pub use worker_api::LocalWorkerApi;
+pub use workers::WorkerRegistry;
+
+/// The services of one server on a store. Clones share them.
+#[derive(Clone)]
+pub struct ControlPlane {
+    pub infra: Arc<Infrastructure>,
+    pub audit: Arc<AuditLog>,
+    pub catalog: Arc<Catalog>,
+    pub classic: Arc<ClassicApi>,
+    pub credentials: Arc<Credentials>,
+    pub executions: Arc<Executions>,
+    pub identities: Arc<Identities>,
+    pub(crate) idempotent_requests: Arc<IdempotentRequests>,
+    pub keychain: Arc<Keychain>,
+    pub leases: Arc<Leases>,
+    pub maintenance: Arc<Maintenance>,
+    pub projection: Arc<Projection>,
+    pub publishing: Arc<Publishing>,
+    pub queries: Arc<Queries>,
+    pub reports: Arc<Reports>,
+    pub results: Arc<Results>,
+    pub system_playbooks: Arc<SystemPlaybooks>,
+    pub system_status: Arc<SystemStatus>,
+    pub workers: Arc<WorkerRegistry>,
+    pub(crate) driver: Arc<Driver>,
+    /// Held here, because the driver only refers to it.
+    follow_ups: Arc<FollowUps>,
+}
+
+impl ControlPlane {
+    /// Opens the services and starts their background tasks.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Result<Self> {
+        Self::open_with_rng(store, clock, Arc::new(SystemRandom), settings).await
+    }
+
+    /// Opens the services with the given random number generator, so that a run can be reproduced
+    /// byte for byte.
+    pub async fn open_with_rng(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn RandomSource>,
+        settings: Settings,
+    ) -> Result<Self> {
+        let instance_id = u64::from_be_bytes(rng::random_bytes(&*rng));
+        let instance = Text::from(format!("{}-{instance_id:016x}", settings.server_name));
+        let (machine_id, now) = (settings.machine_id, clock.now());
+        let ids = IdAllocator::acquire_lease(Arc::clone(&store), instance, machine_id, now).await?;
+        let (messaging, notifications) = match &settings.nats {
+            Some(nats) => NatsMessaging::open(nats)
+                .await
+                .map(|(messaging, notifications)| (Some(messaging), Some(notifications)))?,
+            None => (None, None),
+        };
+        let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
+        let infra = Arc::new(Infrastructure::new(store, clock, rng, ids, settings));
+        let services = Self::assemble(infra, messaging, signer);
+        services.publishing.create_stream_cursor().await?;
+        services.spawn_background_tasks(notifications);
+        Ok(services)
+    }
+
+    /// Opens a store for reading and drives nothing: no lease expires, no timer fires, no id is
+    /// allocated. For a store that another process may be writing to.
+    pub fn open_read_only(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Self {
+        let ids = IdAllocator::read_only(Arc::clone(&store), settings.server_name.clone());
+        let rng = Arc::new(SystemRandom);
+        Self::assemble(Arc::new(Infrastructure::new(store, clock, rng, ids, settings)), None, None)
+    }
+
+    /// Builds the services, each after those that it calls.
+    fn assemble(
+        infra: Arc<Infrastructure>,
+        messaging: Option<NatsMessaging>,
+        signer: Option<HmacSigner>,
+    ) -> Self {
+        let messaging = messaging.map(Arc::new);
+        let waiters = Arc::new(Waiters::default());
+        let secrets = Arc::new(IssuedSecrets::default());
+        let audit = Arc::new(AuditLog::new(&infra));
+        let catalog = Arc::new(Catalog::new(&infra));
+        let identities = Arc::new(Identities::new(&infra, signer));
+        let claims = Arc::new(ClassicClaims::new(&infra));
+        let results = Arc::new(Results::new(&infra, &secrets));
+        let publishing = Arc::new(Publishing::new(&infra, messaging.clone(), &waiters));
+        let workers = Arc::new(WorkerRegistry::new(&infra, &claims));
+        let maintenance = Arc::new(Maintenance::new(&infra, &audit));
+        let peers = Arc::new(Peers::new(&infra, messaging, &waiters));
+        let traces = Arc::new(Traces::new(&infra));
+        let driver = Arc::new(Driver::new(&infra, &catalog, &results, &peers, &traces));
+        let queries = Arc::new(Queries::new(&infra, &driver, &results, &publishing));
+        let executions = Arc::new(Executions::new(&infra, &driver, &catalog, &queries, &secrets));
+        let follow_ups = Arc::new(FollowUps::new(&infra, &driver, &executions, &results));
+        driver.connect_follow_ups(&follow_ups);
+        let leases = Arc::new(Leases::new(&infra, &driver));
+        let credentials = Arc::new(Credentials::new(&infra, &catalog, &workers, &secrets, &audit));
+        Self {
+            classic: Arc::new(ClassicApi {
+                infra: Arc::clone(&infra),
+                driver: Arc::clone(&driver),
+                catalog: Arc::clone(&catalog),
+                results: Arc::clone(&results),
+                credentials: Arc::clone(&credentials),
+                secrets: Arc::clone(&secrets),
+                claims,
+            }),
+            reports: Arc::new(Reports::new(&infra, &driver, &leases, &secrets)),
+            keychain: Arc::new(Keychain { infra: Arc::clone(&infra), secrets }),
+            idempotent_requests: Arc::new(IdempotentRequests { infra: Arc::clone(&infra) }),
+            projection: Arc::new(Projection::new(&infra, &driver, &queries, &waiters)),
+            system_playbooks: Arc::new(SystemPlaybooks {
+                infra: Arc::clone(&infra),
+                catalog: Arc::clone(&catalog),
+                executions: Arc::clone(&executions),
+                publishing: Arc::clone(&publishing),
+            }),
+            system_status: Arc::new(SystemStatus {
+                infra: Arc::clone(&infra),
+                workers: Arc::clone(&workers),
+                publishing: Arc::clone(&publishing),
+                maintenance: Arc::clone(&maintenance),
+                tables_found: AtomicBool::default(),
+            }),
+            audit,
+            catalog,
+            credentials,
+            executions,
+            identities,
+            leases,
+            maintenance,
+            publishing,
+            queries,
+            results,
+            workers,
+            follow_ups,
+            driver,
+            infra,
+        }
+    }
+
+    /// Spawns the background tasks. Every server runs all of them, and none relies on another
+    /// server.
+    fn spawn_background_tasks(&self, notifications: Option<mpsc::Receiver<CommandNotification>>) {
+        let tasks = &self.infra.tasks;
+        tasks.spawn(Arc::clone(&self.maintenance).machine_lease_loop());
+        let sweeper = Arc::new(Sweeper::new(&self.driver, &self.follow_ups));
+        tasks.spawn(Arc::clone(&sweeper).sweep_loop());
+        tasks.spawn(sweeper.timer_loop());
+        tasks.spawn(Arc::clone(&self.maintenance).gc_loop());
+        tasks.spawn(Arc::clone(&self.maintenance).maintenance_loop());
+        tasks.spawn(Arc::clone(&self.driver.peers).peer_channel_loop());
+        if self.driver.traces.is_enabled() {
+            tasks.spawn(Arc::clone(&self.driver.traces).trace_loop());
+        }
+        if let (Some(notifications), Some(messaging)) = (notifications, &self.publishing.messaging)
+        {
+            let notifier = Arc::new(CommandNotifier {
+                infra: Arc::clone(&self.infra),
+                messaging: Arc::clone(messaging),
+                waiters: Arc::clone(&self.driver.waiters),
+                identities: Arc::clone(&self.identities),
+            });
+            tasks.spawn(Arc::clone(&notifier).notify_loop(notifications));
+            tasks.spawn(Arc::clone(&notifier).renotify_loop());
+            for subjects in NOTIFICATION_SUBJECTS {
+                tasks.spawn(Arc::clone(&notifier).listen_loop(subjects));
+            }
+            if messaging.event_stream.is_some() {
+                tasks.spawn(Arc::clone(&self.publishing).stream_loop());
+            }
+        }
+        if self.infra.settings.platform {
+            tasks.spawn(Arc::clone(&self.system_playbooks).start_loop());
+        }
+    }
+
+    /// Returns the API for a worker in the same process that acts for the default tenant.
+    pub fn worker_api(&self) -> LocalWorkerApi {
+        LocalWorkerApi::new(self.clone())
+    }
+
+    /// Shuts down: pending requests are answered, and writes in progress are finished within
+    /// `timeout`.
+    pub async fn close(&self, timeout: Duration) {
+        self.infra.shutdown.cancel();
+        self.audit.flush_refusals(true).await;
+        self.driver.waiters.matcher.recheck_all();
+        self.infra.tasks.close();
+        if tokio::time::timeout(timeout, self.infra.tasks.wait()).await.is_err() {
+            tracing::warn!("shutdown timed out before all writes were finished");
+        }
+        self.infra.ids.release_lease(self.infra.now()).await;
+    }
+}

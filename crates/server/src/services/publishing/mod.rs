@@ -1,0 +1,28 @@
+//! Publishing of the log: as rows of the outbox, as a stream of NATS messages, and as a feed.
+
+pub(crate) mod event_stream;
+mod outbox;
+
+use std::sync::Arc;
+
+use crate::services::Infrastructure;
+use crate::services::notifications::NatsMessaging;
+use crate::services::waiters::Waiters;
+
+/// Publishes the log: as rows of the outbox, as a stream of NATS messages, and as a feed.
+pub struct Publishing {
+    infra: Arc<Infrastructure>,
+    /// NATS connection, if configured.
+    pub(crate) messaging: Option<Arc<NatsMessaging>>,
+    waiters: Arc<Waiters>,
+}
+
+impl Publishing {
+    pub(crate) fn new(
+        infra: &Arc<Infrastructure>,
+        messaging: Option<Arc<NatsMessaging>>,
+        waiters: &Arc<Waiters>,
+    ) -> Self {
+        Self { infra: Arc::clone(infra), messaging, waiters: Arc::clone(waiters) }
+    }
+}

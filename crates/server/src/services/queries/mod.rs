@@ -1,0 +1,47 @@
+//! Queries about executions.
+//!
+//! Owns the conversion of store rows and folded logs to API answers. Must not decide or write
+//! anything, except snapshots and variables.
+
+mod analyze;
+mod approvals;
+mod commands;
+mod cursor;
+mod detail;
+mod events;
+mod execution;
+mod execution_list;
+mod explain;
+pub(crate) mod follow;
+pub mod replay;
+mod vars;
+
+use std::sync::Arc;
+
+use crate::driver::Driver;
+use crate::services::{Infrastructure, Publishing, Results};
+pub(crate) use follow::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPosition};
+
+/// Answers questions about executions.
+pub struct Queries {
+    infra: Arc<Infrastructure>,
+    driver: Arc<Driver>,
+    results: Arc<Results>,
+    publishing: Arc<Publishing>,
+}
+
+impl Queries {
+    pub(crate) fn new(
+        infra: &Arc<Infrastructure>,
+        driver: &Arc<Driver>,
+        results: &Arc<Results>,
+        publishing: &Arc<Publishing>,
+    ) -> Self {
+        Self {
+            infra: Arc::clone(infra),
+            driver: Arc::clone(driver),
+            results: Arc::clone(results),
+            publishing: Arc::clone(publishing),
+        }
+    }
+}

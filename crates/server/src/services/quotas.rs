@@ -1,0 +1,314 @@
+//! Limit on the concurrent executions of a tenant.
+//!
+//! A start does not count executions. It uses a recent count plus the starts of this server since
+//! then. Other servers start and end executions too, so the count is refreshed in the background at
+//! most once a second while there are starts. It is also refreshed before a start is refused, so
+//! that ended executions do not cause a refusal.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use noetl_types::{ErrorCode, TenantId};
+use tokio::time::Instant;
+
+use crate::error::{Result, RuntimeError, error_chain};
+use crate::services::Infrastructure;
+
+/// Age up to which a count is used without a refresh.
+const MAX_COUNT_AGE: Duration = Duration::from_secs(1);
+
+/// Pause after a count, as a multiple of its duration. A tenant at its limit that keeps sending
+/// starts uses at most a tenth of the store's time.
+const RECOUNT_PAUSE_FACTOR: u32 = 9;
+
+/// Maximum cached tenants. Inactive tenants are evicted first and need a new count later.
+const MAX_CACHED_TENANTS: usize = 10_000;
+
+/// Limits the live executions per tenant.
+pub(crate) struct Quotas {
+    infra: Arc<Infrastructure>,
+    /// Usage of the tenants that start executions.
+    tenants: Mutex<HashMap<TenantId, Arc<TenantQuota>>>,
+}
+
+/// Usage of one tenant.
+#[derive(Debug, Default)]
+struct TenantQuota {
+    usage: Mutex<TenantUsage>,
+    /// Held while counting.
+    count_lock: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct TenantUsage {
+    live_count: Option<LiveCount>,
+    /// Admitted starts that are not committed yet and so are in no count.
+    pending_starts: u64,
+    /// Executions started by this server since it booted.
+    started: u64,
+}
+
+/// Number of live executions at some time.
+#[derive(Debug, Clone, Copy)]
+struct LiveCount {
+    live: u64,
+    /// Value of the start counter when the count began. Later starts may or may not be included in
+    /// the count.
+    started: u64,
+    /// Time of the last count, or of the last one that was begun.
+    counted_at: Instant,
+    /// Earliest time of the next forced count.
+    recount_after: Instant,
+}
+
+/// Decision about a start, based on the cached usage.
+enum QuotaDecision {
+    /// Admitted.
+    Admit(StartAdmission),
+    /// Admitted by a stale count.
+    AdmitStale(StartAdmission),
+    /// There is no count, or the limit seems to be reached: a new count is required.
+    NeedsCount,
+}
+
+/// An admitted start. If it is dropped without a commit, it no longer counts.
+#[derive(Debug)]
+pub(crate) struct StartAdmission {
+    tenant: Arc<TenantQuota>,
+    is_committed: bool,
+}
+
+impl StartAdmission {
+    /// Marks the start as committed, so that counts include it from now on.
+    pub(crate) fn commit_start(mut self) {
+        self.is_committed = true;
+    }
+}
+
+impl Drop for StartAdmission {
+    fn drop(&mut self) {
+        let mut usage = self.tenant.usage();
+        usage.pending_starts = usage.pending_starts.saturating_sub(1);
+        usage.started += u64::from(self.is_committed);
+    }
+}
+
+impl Quotas {
+    pub(crate) fn new(infra: &Arc<Infrastructure>) -> Self {
+        Self { infra: Arc::clone(infra), tenants: Mutex::default() }
+    }
+
+    fn tenant_quota(&self, tenant_id: &TenantId) -> Arc<TenantQuota> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if tenants.len() >= MAX_CACHED_TENANTS && !tenants.contains_key(tenant_id) {
+            tenants.retain(|_, tenant| Arc::strong_count(tenant) > 1);
+        }
+        Arc::clone(tenants.entry(tenant_id.clone()).or_default())
+    }
+
+    /// Admits an execution of a tenant unless the limit is reached.
+    pub(crate) async fn admit_within_quota(
+        self: &Arc<Self>,
+        tenant_id: &TenantId,
+    ) -> Result<StartAdmission> {
+        let (tenant, limit) =
+            (self.tenant_quota(tenant_id), self.infra.settings.max_live_executions);
+        let now = Instant::now();
+        match tenant.try_admit(limit, now) {
+            QuotaDecision::Admit(admission) => return Ok(admission),
+            QuotaDecision::AdmitStale(admission) => {
+                self.recount_in_background(tenant_id, tenant);
+                return Ok(admission);
+            }
+            QuotaDecision::NeedsCount => {}
+        }
+        {
+            let _guard = tenant.count_lock.lock().await;
+            if !tenant.has_recent_count(now, Instant::now()) {
+                self.count_live_executions(tenant_id, &tenant).await?;
+            }
+        }
+        match tenant.try_admit(limit, Instant::now()) {
+            QuotaDecision::Admit(admission) | QuotaDecision::AdmitStale(admission) => Ok(admission),
+            QuotaDecision::NeedsCount => Err(quota_exceeded(tenant_id, limit)),
+        }
+    }
+
+    fn recount_in_background(self: &Arc<Self>, tenant_id: &TenantId, tenant: Arc<TenantQuota>) {
+        let (this, tenant_id) = (Arc::clone(self), tenant_id.clone());
+        self.infra.tasks.spawn(async move {
+            let Ok(_guard) = tenant.count_lock.try_lock() else {
+                return;
+            };
+            if let Err(error) = this.count_live_executions(&tenant_id, &tenant).await {
+                tracing::warn!(error = %error_chain(&error), "live executions could not be counted");
+            }
+        });
+    }
+
+    async fn count_live_executions(
+        &self,
+        tenant_id: &TenantId,
+        tenant: &TenantQuota,
+    ) -> Result<()> {
+        let (started, count_started) = (tenant.usage().started, Instant::now());
+        let limit = self.infra.settings.max_live_executions;
+        let live = self.infra.store.count_live_executions(tenant_id, limit).await?;
+        let now = Instant::now();
+        tenant.usage().live_count = Some(LiveCount {
+            live: live.into(),
+            started,
+            counted_at: now,
+            recount_after: now
+                + now.saturating_duration_since(count_started) * RECOUNT_PAUSE_FACTOR,
+        });
+        Ok(())
+    }
+}
+
+impl TenantQuota {
+    fn usage(&self) -> MutexGuard<'_, TenantUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a start if the cached usage is below the limit.
+    fn try_admit(self: &Arc<Self>, limit: u32, now: Instant) -> QuotaDecision {
+        let mut usage = self.usage();
+        let Some(count) = usage.live_count else {
+            return QuotaDecision::NeedsCount;
+        };
+        let started_since = usage.started.saturating_sub(count.started);
+        if count.live + started_since + usage.pending_starts >= u64::from(limit) {
+            return QuotaDecision::NeedsCount;
+        }
+        usage.pending_starts += 1;
+        let admission = StartAdmission { tenant: Arc::clone(self), is_committed: false };
+        if now.saturating_duration_since(count.counted_at) < MAX_COUNT_AGE {
+            return QuotaDecision::Admit(admission);
+        }
+        // Prevents the next starts from refreshing the count too.
+        usage.live_count = Some(LiveCount { counted_at: now, ..count });
+        QuotaDecision::AdmitStale(admission)
+    }
+
+    /// True if a count was made after `since`, or so recently that a new one is not due.
+    fn has_recent_count(&self, since: Instant, now: Instant) -> bool {
+        let is_recent = |count: LiveCount| count.counted_at > since || now < count.recount_after;
+        self.usage().live_count.is_some_and(is_recent)
+    }
+}
+
+fn quota_exceeded(tenant_id: &TenantId, limit: u32) -> RuntimeError {
+    let text = format!(
+        "tenant `{tenant_id}` has reached its limit of {limit} live executions; wait until some \
+            have ended, or cancel some"
+    );
+    RuntimeError::refused(ErrorCode::QuotaExceeded, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use noetl_api::catalog::RegisterRequest;
+    use noetl_api::execute::ExecuteRequest;
+    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+    use noetl_store::{SqliteStore, Store};
+
+    use super::*;
+    use crate::access::CallContext;
+    use crate::clock::SystemClock;
+    use crate::services::ControlPlane;
+    use crate::settings::Settings;
+
+    const WAITING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: waits, path: waits }
+workflow:
+  - step: wait
+    tool: { kind: noop }
+";
+
+    async fn open_server_with_limit(store: Arc<dyn Store>, limit: u32) -> ControlPlane {
+        let settings = Settings { max_live_executions: limit, ..Settings::default() };
+        let opened = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
+        let services = opened.unwrap();
+        let request = RegisterRequest {
+            content: WAITING_PLAYBOOK.to_owned(),
+            resource_type: None,
+            dry_run: false,
+        };
+        services.catalog.register_definition(CallContext::server(), request).await.unwrap();
+        services
+    }
+
+    async fn start_execution(services: &ControlPlane) -> Result<(), Option<ErrorCode>> {
+        let request =
+            ExecuteRequest { path: Some("waits".parse().unwrap()), ..ExecuteRequest::default() };
+        let started = services.executions.start(CallContext::server(), request).await;
+        started.map(drop).map_err(|error| error.code())
+    }
+
+    const QUOTA_REFUSED: Result<(), Option<ErrorCode>> = Err(Some(ErrorCode::QuotaExceeded));
+
+    /// Memory store with a counter of its count queries.
+    fn counting_store() -> (Arc<SqliteStore>, Arc<dyn Store>, Arc<AtomicUsize>) {
+        let (memory, counts) =
+            (Arc::new(SqliteStore::in_memory().unwrap()), Arc::new(AtomicUsize::new(0)));
+        let counter = Arc::clone(&counts);
+        let fault_plan = move |method| {
+            counter.fetch_add(
+                usize::from(method == StoreMethod::CountLiveExecutions),
+                Ordering::SeqCst,
+            );
+            Fault::None
+        };
+        let store = FaultyStore::with_shared_store(Arc::clone(&memory), Box::new(fault_plan));
+        (memory, Arc::new(store), counts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_below_limit_share_one_count() {
+        let (_, store, counts) = counting_store();
+        let services = open_server_with_limit(store, 1000).await;
+        for _ in 0..100 {
+            assert_eq!(start_execution(&services).await, Ok(()));
+        }
+        assert_eq!(counts.load(Ordering::SeqCst), 1);
+    }
+
+    /// Starts of another server become visible after one second, ends immediately.
+    #[tokio::test(start_paused = true)]
+    async fn starts_of_other_servers_count_after_one_second() {
+        let (memory, store, counts) = counting_store();
+        let server = open_server_with_limit(store, 3).await;
+        let other_server = open_server_with_limit(memory, 1000).await;
+        assert_eq!(start_execution(&server).await, Ok(()));
+        for _ in 0..2 {
+            assert_eq!(start_execution(&other_server).await, Ok(()));
+        }
+        tokio::time::advance(MAX_COUNT_AGE).await;
+        // This start is admitted and triggers a count.
+        assert_eq!(start_execution(&server).await, Ok(()));
+        while counts.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(start_execution(&server).await, QUOTA_REFUSED);
+    }
+
+    /// Concurrent starts never exceed the limit.
+    #[tokio::test]
+    async fn racing_starts_stay_below_the_limit() {
+        let services =
+            open_server_with_limit(Arc::new(SqliteStore::in_memory().unwrap()), 10).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let services = services.clone();
+            tasks.spawn(async move { start_execution(&services).await });
+        }
+        let results = tasks.join_all().await;
+        let count = |expected| results.iter().filter(|result| **result == expected).count();
+        assert_eq!((count(Ok(())), count(QUOTA_REFUSED)), (10, 90));
+    }
+}
