@@ -131,7 +131,7 @@ impl ClaimedRow {
         let rows = response
             .rows
             .iter()
-            .map(|row| Self { outbox_id: row.outbox_id, attempts: row.attempts });
+            .map(|row| Self { outbox_id: row.outbox_id.0, attempts: row.attempts });
         rows.collect()
     }
 

@@ -3,22 +3,19 @@
 //! Unlike elsewhere, ids are sent as numbers, because these workers expect numbers. Both forms are
 //! accepted. Unknown fields are ignored.
 
-use noetl_types::id::as_number;
+use noetl_types::id::IdNumber;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, Json, JsonMap, Seq, StepName, Text, Timestamp, WorkerId,
+    CommandId, EventId, ExecutionId, Json, JsonMap, LeaseToken, Seq, StepName, Text, Timestamp,
+    WorkerId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::token::LeaseToken;
 
 /// A command for a classic worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassicCommand {
     /// Id of the execution.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub execution_id: ExecutionId,
+    pub execution_id: IdNumber<ExecutionId>,
     /// Id of the node: the name of the step.
     pub node_id: StepName,
     /// Name of the step.
@@ -55,9 +52,7 @@ pub struct ClaimResponse {
     /// `ok`.
     pub status: Text,
     /// Event that issued the command.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub event_id: EventId,
+    pub event_id: IdNumber<EventId>,
     /// The command.
     #[serde(flatten)]
     pub command: ClassicCommand,
@@ -144,9 +139,7 @@ pub struct ClassicEventResponse {
     /// `ok`, or `ignored` if the event was late or the sender does not hold the command.
     pub status: Text,
     /// Id of the event.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub event_id: EventId,
+    pub event_id: IdNumber<EventId>,
     /// Number of commands issued.
     pub commands_generated: u32,
     /// Sequence number of the event, or of the last event of the log after it.
@@ -172,9 +165,7 @@ pub struct ClassicEventBatchResponse {
     /// `ok`.
     pub status: Text,
     /// Ids of the events, in order.
-    #[serde(with = "as_number::list")]
-    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
-    pub event_ids: Vec<EventId>,
+    pub event_ids: Vec<IdNumber<EventId>>,
     /// Number of commands issued.
     pub commands_generated: u32,
 }

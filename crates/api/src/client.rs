@@ -143,26 +143,16 @@ fn with_tls(
     let config = match certificate {
         None => config.with_no_client_auth(),
         Some(certificate) => {
-            let (chain, key) =
-                (parse_certificate_chain(certificate)?, parse_private_key(certificate)?);
+            let chain: Result<Vec<_>, _> =
+                CertificateDer::pem_slice_iter(&certificate.chain).collect();
+            let chain = chain.map_err(|error| certificate_error(&error))?;
+            let key = PrivateKeyDer::from_pem_slice(&certificate.key);
+            let key = key.map_err(|error| certificate_error(&error))?;
             let config = config.with_client_auth_cert(chain, key);
             config.map_err(|error| certificate_error(&error))?
         }
     };
     Ok(builder.tls_backend_preconfigured(config))
-}
-
-fn parse_certificate_chain(
-    certificate: &ClientCertificate,
-) -> Result<Vec<CertificateDer<'static>>, ClientBuildError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain).collect();
-    chain.map_err(|error| certificate_error(&error))
-}
-
-fn parse_private_key(
-    certificate: &ClientCertificate,
-) -> Result<PrivateKeyDer<'static>, ClientBuildError> {
-    PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| certificate_error(&error))
 }
 
 /// Builds the client identity for a client that uses the platform verifier.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::redact::SecretSet;
 use noetl_types::{
-    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, PoolName, Seq, StepName,
-    TaskError, Text, Timestamp, WorkerId,
+    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, LeaseToken, PoolName,
+    Seq, StepName, TaskError, Text, Timestamp, WorkerId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::is_default;
-use crate::token::LeaseToken;
 
 pub use noetl_types::report::{FrameReport, RetriedTask, RowError, TaskReport, TaskStatus};
 

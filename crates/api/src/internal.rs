@@ -4,7 +4,7 @@
 //! Unknown fields are ignored.
 
 use noetl_types::error::RejectCode;
-use noetl_types::id::as_number;
+use noetl_types::id::IdNumber;
 use noetl_types::json;
 use noetl_types::{EventId, ExecutionId, Json, OutboxId, QuarantineId, Text, Timestamp};
 use schemars::JsonSchema;
@@ -32,17 +32,12 @@ pub struct OutboxClaimResponse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxMessage {
     /// Id of the row.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub outbox_id: OutboxId,
+    pub outbox_id: IdNumber<OutboxId>,
     /// Id of the event.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub event_id: EventId,
+    pub event_id: IdNumber<EventId>,
     /// Id of the execution; absent if a foreign row does not have it.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub execution_id: Option<ExecutionId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<IdNumber<ExecutionId>>,
     /// Subject to publish to; absent if a foreign row does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Text>,
@@ -99,8 +94,6 @@ fn default_codec() -> Text {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MarkPublishedRequest {
     /// Ids of the rows.
-    #[serde(with = "as_number::list")]
-    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub outbox_ids: Vec<OutboxId>,
     /// Claim number of each row, in the same order. A row with another number has been claimed by
     /// another publisher since.
@@ -119,8 +112,6 @@ pub struct MarkPublishedResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkFailedRequest {
     /// Id of the row.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
     pub outbox_id: OutboxId,
     /// Error message.
     pub error: Text,
@@ -154,26 +145,20 @@ pub struct OutboxList {
     /// Rows in the order of their ids.
     pub rows: Vec<OutboxEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub next_after: Option<OutboxId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<IdNumber<OutboxId>>,
 }
 
 /// An outbox row in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxEntry {
     /// Id of the row.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub outbox_id: OutboxId,
+    pub outbox_id: IdNumber<OutboxId>,
     /// Id of the event.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub event_id: EventId,
+    pub event_id: IdNumber<EventId>,
     /// Id of the execution.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub execution_id: Option<ExecutionId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<IdNumber<ExecutionId>>,
     /// Subject to publish to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Text>,
@@ -205,8 +190,6 @@ pub struct OutboxEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxIds {
     /// Ids of the rows.
-    #[serde(with = "as_number::list")]
-    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub outbox_ids: Vec<OutboxId>,
 }
 
@@ -223,18 +206,15 @@ pub struct QuarantineList {
     /// Rejected inputs, oldest first.
     pub rows: Vec<QuarantineEntry>,
     /// Id to pass as `after` for the next page; absent on the last page.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub next_after: Option<QuarantineId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<IdNumber<QuarantineId>>,
 }
 
 /// A rejected input. Equal inputs from the same source with the same reason are stored once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineEntry {
     /// Id of the row.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub quarantine_id: QuarantineId,
+    pub quarantine_id: IdNumber<QuarantineId>,
     /// Component that rejected the input: `projector`, `materializer` or `stream`.
     pub source: Text,
     /// Code of the reason.
@@ -318,8 +298,6 @@ pub struct RejectedEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AdvanceRequest {
     /// Ids of the executions.
-    #[serde(with = "as_number::list")]
-    #[schemars(with = "Vec<noetl_types::schema::IdNumber>")]
     pub execution_ids: Vec<ExecutionId>,
 }
 
@@ -336,9 +314,7 @@ pub struct AdvanceResponse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdvancedExecution {
     /// Id of the execution.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub execution_id: ExecutionId,
+    pub execution_id: IdNumber<ExecutionId>,
     /// Version of the read model.
     pub version: i64,
     /// Number of processed events.
@@ -349,9 +325,7 @@ pub struct AdvancedExecution {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdvanceFailure {
     /// Id of the execution.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub execution_id: ExecutionId,
+    pub execution_id: IdNumber<ExecutionId>,
     /// Error message.
     pub error: Text,
 }
@@ -410,8 +384,8 @@ mod tests {
     #[test]
     fn ids_are_numbers_and_absent_fields_are_omitted() {
         let row = OutboxMessage {
-            outbox_id: OutboxId::new(1).unwrap(),
-            event_id: EventId::new(2).unwrap(),
+            outbox_id: OutboxId::new(1).unwrap().into(),
+            event_id: EventId::new(2).unwrap().into(),
             execution_id: None,
             subject: None,
             message_id: "1:3:1".into(),
@@ -427,6 +401,6 @@ mod tests {
         let read: OutboxMessage = serde_json::from_str(text).unwrap();
         assert_eq!(read.payload_codec, "arrow-feather");
         let ids: OutboxIds = serde_json::from_str(r#"{"outbox_ids":[1,"2"]}"#).unwrap();
-        assert_eq!(serde_json::to_string(&ids).unwrap(), r#"{"outbox_ids":[1,2]}"#);
+        assert_eq!(ids.outbox_ids, [1, 2].map(|id| OutboxId::new(id).unwrap()));
     }
 }

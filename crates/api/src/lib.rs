@@ -45,7 +45,6 @@ pub mod secret_audit;
 pub mod signal;
 pub mod stream;
 pub mod system;
-pub mod token;
 pub mod tokens;
 pub mod vars;
 pub mod worker_api;
@@ -53,7 +52,6 @@ pub mod worker_api;
 pub use client::{Client, ClientSettings};
 pub use error::ApiError;
 pub use problem::Problem;
-pub use token::LeaseToken;
 pub use worker_api::WorkerApi;
 
 /// True for a default value, which the wire format omits.

@@ -1,6 +1,6 @@
 //! The audit log of operations on secrets.
 
-use noetl_types::id::as_number;
+use noetl_types::id::IdNumber;
 use noetl_types::{
     AuditId, ExecutionId, Json, SecretOperation, TenantId, Text, Timestamp, WorkerId,
 };
@@ -46,9 +46,7 @@ pub struct SecretAuditResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretAuditRow {
     /// Id of the entry.
-    #[serde(with = "as_number")]
-    #[schemars(with = "noetl_types::schema::IdNumber")]
-    pub audit_id: AuditId,
+    pub audit_id: IdNumber<AuditId>,
     /// Time of the operation.
     pub occurred_at: Timestamp,
     /// Tenant of the secret.
@@ -66,13 +64,11 @@ pub struct SecretAuditRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
     /// Execution that the operation was for.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub execution_id: Option<ExecutionId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<IdNumber<ExecutionId>>,
     /// Parent of that execution.
-    #[serde(default, with = "as_number::option", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<noetl_types::schema::IdNumber>")]
-    pub parent_execution_id: Option<ExecutionId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_execution_id: Option<IdNumber<ExecutionId>>,
     /// Key that encrypts the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kek_version: Option<Text>,

@@ -1,8 +1,7 @@
 //! Uses of randomness: unguessable tokens, and backoff delays that do not coincide.
 
+use noetl_types::LeaseToken;
 use std::time::Duration;
-
-use noetl_api::LeaseToken;
 
 use crate::random_source::RandomSource;
 

@@ -287,7 +287,7 @@ async fn rejects_report_without_lease() {
     server.execute("one", 0).await;
     let command = server.lease_commands("w1", 1, 0).await.remove(0);
     let forged = CommandReport {
-        lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
+        lease_token: noetl_types::LeaseToken::from_bytes([9; 16]),
         ..completed_report(&command)
     };
     let response = server

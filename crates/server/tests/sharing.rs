@@ -13,7 +13,8 @@ use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::{CallContext, ControlPlane, RuntimeError, Settings, StartRequest, SystemClock};
 use noetl_store::{
-    LogPageLimit, MatchKey, NewCatalogEntry, Slot, SlotSelector, SlotState, SqliteStore, Store,
+    ExecutionFilter, LogPageLimit, MatchKey, NewCatalogEntry, Slot, SlotSelector, SlotState,
+    SqliteStore, Store,
 };
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
@@ -147,10 +148,17 @@ impl TestServer {
 
     /// Waits until a run has a child, and returns its id.
     async fn wait_for_child(&self, run: ExecutionId) -> ExecutionId {
-        let limit = noetl_types::limits::PageLimit::MAX;
+        let children = ExecutionFilter {
+            tenant_id: TenantId::default(),
+            status: None,
+            path: None,
+            parent_execution_id: Some(run),
+            after: None,
+            limit: noetl_types::limits::PageLimit::MAX,
+        };
         loop {
-            let children = self.store.list_open_children(run, None, limit).await.unwrap();
-            match children.first() {
+            let page = self.store.list_executions(children.clone()).await.unwrap();
+            match page.executions.first() {
                 Some(child) => return child.execution_id,
                 None => tokio::task::yield_now().await,
             }

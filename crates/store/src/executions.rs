@@ -23,15 +23,6 @@ pub trait ExecutionStore {
     /// Returns a page of executions, newest first.
     async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError>;
 
-    /// Returns the child executions of an execution that have not ended, ordered by id, after the
-    /// last one of the previous page.
-    async fn list_open_children(
-        &self,
-        parent: ExecutionId,
-        after: Option<ExecutionId>,
-        limit: PageLimit,
-    ) -> Result<Vec<Execution>, StoreError>;
-
     /// Returns the execution ids of all tenants in order, after one.
     async fn list_execution_ids(
         &self,
@@ -97,12 +88,6 @@ fn list_executions_sql(condition: &str) -> String {
     );
     select_sql(&EXECUTION, &rest)
 }
-
-static OPEN_CHILDREN: Statement = Statement::select(
-    &EXECUTION,
-    "WHERE parent_execution_id = $1 AND NOT ended AND ($2::bigint IS NULL OR execution_id > $2)
-     ORDER BY execution_id LIMIT $3::bigint",
-);
 
 static LIST_EXECUTION_IDS: Statement = Statement::new(
     "SELECT execution_id FROM execution WHERE $1::bigint IS NULL OR execution_id > $1
@@ -191,15 +176,6 @@ impl<D: Database> ExecutionStore for D {
             filter.limit,
         ];
         Ok(ExecutionPage::from_rows(self.query(statement, params).await?, filter.limit))
-    }
-
-    async fn list_open_children(
-        &self,
-        parent: ExecutionId,
-        after: Option<ExecutionId>,
-        limit: PageLimit,
-    ) -> Result<Vec<Execution>, StoreError> {
-        self.query(&OPEN_CHILDREN, cells![parent, after, limit]).await
     }
 
     async fn list_execution_ids(

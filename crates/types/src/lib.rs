@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod id;
 pub mod json;
+mod lease_token;
 pub mod limits;
 pub mod name;
 mod quantity;
@@ -33,10 +34,10 @@ pub use error::{ErrorCode, TaskError, TaskErrorKind};
 pub use event::{EventName, EventType};
 pub use id::{
     AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, IdGenerator, KeychainId,
-    MachineId, OutboxId, QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId,
-    TokenId,
+    MachineId, OutboxId, QuarantineId, ResultId, RuntimeId, SignalId, TokenId,
 };
 pub use json::{Json, JsonMap};
+pub use lease_token::LeaseToken;
 pub use name::{OrganizationId, PlaybookPath, PoolName, StepName, TenantId, WorkerId};
 pub use record::{
     ChainHash, EventRecord, ExecutionVersion, FeedPosition, NewEvent, Seq, StoredEvent,

@@ -51,35 +51,29 @@ pub const MAX_ID_AHEAD: Millis = Millis::from_secs(5);
 /// difference means that the value is not a valid time.
 pub const MAX_EVENT_TIME_AHEAD: Millis = Millis::from_days(1);
 
-/// Error for a value outside its limits.
+/// Error for a number outside its limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} = {value} is out of range {min}..{max}")]
 pub struct OutOfRangeError {
     /// Name of the parameter.
     pub what: &'static str,
     /// The value.
-    pub value: String,
+    pub value: i64,
     /// Minimum allowed value.
-    pub min: String,
+    pub min: i64,
     /// Maximum allowed value.
-    pub max: String,
+    pub max: i64,
 }
 
-impl OutOfRangeError {
-    fn new<T: fmt::Display>(what: &'static str, value: impl fmt::Display, min: T, max: T) -> Self {
-        Self { what, value: value.to_string(), min: min.to_string(), max: max.to_string() }
-    }
-}
-
-/// Declares a value with limits and a default, read from a wider type.
-macro_rules! bounded {
-    (
+/// Declares numbers with limits and a default.
+macro_rules! bounded_numbers {
+    ($(
         $(#[$meta:meta])*
         pub struct $name:ident($inner:ty): $what:literal,
-            $min:expr, to $max:expr, default $default:expr, from |$value:ident: $wide:ty| $convert:expr
-    ) => {
+            $min:literal..=$max:literal, default $default:literal;
+    )+) => {$(
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
         pub struct $name($inner);
 
         impl $name {
@@ -89,12 +83,15 @@ macro_rules! bounded {
             pub const MAX: Self = Self($max);
 
             /// Returns the value if it is within limits.
-            pub fn new($value: $wide) -> Result<Self, OutOfRangeError> {
-                let inner: Option<$inner> = $convert;
-                inner
-                    .map(Self)
-                    .filter(|value| (Self::MIN..=Self::MAX).contains(value))
-                    .ok_or_else(|| OutOfRangeError::new($what, $value, Self::MIN.0, Self::MAX.0))
+            pub fn new(value: i64) -> Result<Self, OutOfRangeError> {
+                let inner = <$inner>::try_from(value).ok().filter(|it| ($min..=$max).contains(it));
+                inner.map(Self).ok_or(OutOfRangeError { what: $what, value, min: $min, max: $max })
+            }
+
+            /// Returns the value, or the nearest value within limits.
+            pub fn clamped(value: i64) -> Self {
+                let nearest = value.clamp($min, $max);
+                Self(<$inner>::try_from(nearest).unwrap_or($default))
             }
 
             /// Returns the wrapped value.
@@ -109,44 +106,15 @@ macro_rules! bounded {
             }
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.0.serialize(serializer)
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
             }
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::new(<$wide>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
-
-/// Declares numbers with limits and a default.
-macro_rules! bounded_numbers {
-    ($(
-        $(#[$meta:meta])*
-        pub struct $name:ident($inner:ty): $what:literal,
-            $min:literal..=$max:literal, default $default:literal;
-    )+) => {$(
-        bounded! {
-            $(#[$meta])*
-            pub struct $name($inner): $what, $min, to $max, default $default,
-                from |value: i64| <$inner>::try_from(value).ok()
-        }
-
-        impl $name {
-            /// Returns the value, or the nearest value within limits.
-            pub fn clamped(value: i64) -> Self {
-                let nearest = value.clamp($min, $max);
-                Self(<$inner>::try_from(nearest).unwrap_or($default))
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
+                Self::new(i64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
             }
         }
 
@@ -170,75 +138,6 @@ bounded_numbers! {
     pub struct Priority(i16): "priority", -100..=100, default 0;
     /// Window in seconds within which a dedup key starts only one execution.
     pub struct DedupWindowSecs(u32): "window_secs", 1..=2_592_000, default 300;
-}
-
-/// Call depth of an execution below the root execution.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExecutionDepth(u32);
-
-/// Error for playbooks that call each other too deeply, most often a playbook that calls itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("playbooks call each other more than {} levels deep", ExecutionDepth::MAX)]
-pub struct CallDepthError;
-
-impl ExecutionDepth {
-    /// Maximum levels below the root execution.
-    pub const MAX: u32 = 32;
-    /// Depth of the root execution.
-    pub const ROOT: Self = Self(0);
-
-    /// Restores a recorded depth.
-    pub fn new(depth: u32) -> Result<Self, CallDepthError> {
-        if depth > Self::MAX {
-            return Err(CallDepthError);
-        }
-        Ok(Self(depth))
-    }
-
-    /// Returns the depth of a child execution.
-    pub fn child_depth(self) -> Result<Self, CallDepthError> {
-        Self::new(self.0 + 1)
-    }
-
-    /// Returns the number of levels.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// Declares a size with limits and a default.
-macro_rules! bounded_size {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident: $what:literal,
-            $min:expr, to $max:expr, default $default:expr
-    ) => {
-        bounded! {
-            $(#[$meta])*
-            pub struct $name(ByteSize): $what, $min, to $max, default $default,
-                from |value: ByteSize| Some(value)
-        }
-
-        impl $name {
-            /// True if content of this many bytes is too large.
-            pub const fn is_exceeded_by(self, bytes: usize) -> bool {
-                self.0.is_exceeded_by(bytes)
-            }
-        }
-    };
-}
-
-bounded_size! {
-    /// Maximum result data that stays inline in events. Larger data goes to the result store. With
-    /// zero, all data goes there.
-    pub struct InlineBudget: "inline_max_bytes",
-        ByteSize::from_bytes(0), to ByteSize::from_mib(1), default ByteSize::from_kib(64)
-}
-
-bounded_size! {
-    /// Maximum payload that a task may return.
-    pub struct PayloadLimit: "max_payload_bytes",
-        ByteSize::from_bytes(1), to ByteSize::from_gib(1), default ByteSize::from_mib(64)
 }
 
 #[cfg(test)]
@@ -269,38 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn rejects_sizes_out_of_range() {
-        assert_eq!(InlineBudget::default().get(), ByteSize::from_kib(64));
-        assert!(InlineBudget::new(ByteSize::from_bytes(0)).unwrap().is_exceeded_by(1));
-        assert_eq!(
-            InlineBudget::new(ByteSize::from_mib(2)).unwrap_err().to_string(),
-            "inline_max_bytes = 2MiB is out of range 0..1MiB"
-        );
-        assert!(PayloadLimit::new(ByteSize::from_bytes(0)).is_err());
-    }
-
-    #[test]
-    fn execution_depth_is_limited() {
-        let mut depth = ExecutionDepth::ROOT;
-        for level in 1..=ExecutionDepth::MAX {
-            depth = depth.child_depth().unwrap();
-            assert_eq!(depth.get(), level);
-        }
-        assert_eq!(depth.child_depth(), Err(CallDepthError));
-        assert_eq!(
-            CallDepthError.to_string(),
-            "playbooks call each other more than 32 levels deep"
-        );
-    }
-
-    #[test]
     fn json_values_are_checked() {
         assert_eq!(serde_json::from_str::<LeaseBatchSize>("7").unwrap().get(), 7);
         assert!(serde_json::from_str::<LeaseBatchSize>("101").is_err());
-        assert_eq!(
-            serde_json::from_str::<InlineBudget>("\"1KiB\"").unwrap().get(),
-            ByteSize::from_kib(1)
-        );
-        assert!(serde_json::from_str::<InlineBudget>("\"1GiB\"").is_err());
     }
 }

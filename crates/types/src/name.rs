@@ -308,11 +308,6 @@ impl PoolName {
         Self("system".into())
     }
 
-    /// Returns the pool of executions started by subscriptions.
-    pub fn subscription() -> Self {
-        Self("subscription".into())
-    }
-
     /// Returns the queue of this pool for a tenant. The queue of the default tenant has the bare
     /// pool name. Other queues have the tenant and a dot as prefix; a dot cannot occur in a name.
     #[must_use]
@@ -345,15 +340,6 @@ impl PoolName {
         match text.split_once('.') {
             Some((owner, pool)) => Ok(Self::new(pool)?.tenant_queue(&TenantId::new(owner)?)),
             None => Self::new(text),
-        }
-    }
-
-    /// Returns the pool that runs a playbook unless the caller names one.
-    pub fn default_for_path(path: &PlaybookPath) -> Self {
-        match path.as_str().split_once('/') {
-            Some(("system", _)) => Self::system(),
-            Some(("subscription", _)) => Self::subscription(),
-            Some(_) | None => Self::shared(),
         }
     }
 }
@@ -425,16 +411,11 @@ mod tests {
     }
 
     #[test]
-    fn default_pool_depends_on_path() {
-        for (path, pool) in [
-            ("system/projector", "system"),
-            ("subscription/orders", "subscription"),
-            ("etl/system/x", "shared"),
-            ("system", "shared"),
-        ] {
-            let path = PlaybookPath::new(path).unwrap();
-            assert_eq!(PoolName::default_for_path(&path), pool);
-            assert_eq!(path.is_system(), pool == "system", "{path}");
+    fn system_playbooks_have_a_prefix() {
+        for (path, is_system) in
+            [("system/projector", true), ("etl/system/x", false), ("system", false)]
+        {
+            assert_eq!(PlaybookPath::new(path).unwrap().is_system(), is_system, "{path}");
         }
     }
 
@@ -461,7 +442,7 @@ mod tests {
     fn predefined_names_are_valid() {
         assert!(TenantId::check(TenantId::default().as_str()).is_ok());
         assert!(OrganizationId::check(OrganizationId::default().as_str()).is_ok());
-        for pool in [PoolName::shared(), PoolName::system(), PoolName::subscription()] {
+        for pool in [PoolName::shared(), PoolName::system()] {
             assert!(PoolName::check(pool.as_str()).is_ok());
         }
     }

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::replay::EventNumber;
-use crate::{Digest, EventName, Json, Seq, StatusName, TaskError, Text, Timestamp};
+use crate::id::IdNumber;
+use crate::{Digest, EventName, Json, LeaseToken, Seq, StatusName, TaskError, Text, Timestamp};
 
 /// Schema of an id: a string of digits in responses, digits or a number in requests.
 pub(crate) fn id_schema(generator: &SchemaGenerator) -> Schema {
@@ -69,20 +69,27 @@ inline_schema!(
     Digest,
     |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
 );
+inline_schema!(
+    LeaseToken,
+    |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$" })
+);
 inline_schema!(Seq, |_generator| number_schema());
-inline_schema!(EventNumber, |_generator| number_schema());
 inline_schema!(EventName, |_generator| name_schema(crate::limits::MAX_EVENT_NAME_CHARS));
 inline_schema!(StatusName, |_generator| json_schema!({ "type": "string" }));
 
-/// An id that is written as a number. See [`crate::id::as_number`].
-#[derive(Debug)]
-pub struct IdNumber;
+impl<T> JsonSchema for IdNumber<T> {
+    fn schema_name() -> Cow<'static, str> {
+        "IdNumber".into()
+    }
 
-inline_schema!(IdNumber, |generator| if generator.contract().is_serialize() {
-    number_schema()
-} else {
-    id_schema(generator)
-});
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        if generator.contract().is_serialize() { number_schema() } else { id_schema(generator) }
+    }
+}
 
 impl JsonSchema for TaskError {
     fn schema_name() -> Cow<'static, str> {

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use noetl_api::LeaseToken;
 use noetl_api::command::{HeldLease, LeasedCommand};
-use noetl_types::{CommandId, ExecutionId, Millis};
+use noetl_types::{CommandId, ExecutionId, LeaseToken, Millis};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -289,7 +289,7 @@ enum RowSelection<'r> {
 impl RowSelection<'_> {
     fn contains(self, row: &OutboxEntry) -> bool {
         match self {
-            Self::Ids(rows) => rows.contains(&row.outbox_id),
+            Self::Ids(rows) => rows.contains(&row.outbox_id.0),
             Self::All => true,
         }
     }
@@ -345,7 +345,7 @@ fn resolve_rows(
             }
             let ids = match selection {
                 RowSelection::Ids(rows) => rows.to_vec(),
-                RowSelection::All => dead.iter().map(|row| row.outbox_id).collect(),
+                RowSelection::All => dead.iter().map(|row| row.outbox_id.0).collect(),
             };
             if dead.is_empty() {
                 if ids.is_empty() {
@@ -387,7 +387,7 @@ fn find_dead_rows(selection: RowSelection<'_>, server: &Connection) -> Result<De
             server.send(async |client| client.list_outbox(Some("dead"), after, PAGE_ROWS).await)?;
         let is_selected = |row: &OutboxEntry| row.discarded_at.is_none() && selection.contains(row);
         dead.extend(page.rows.into_iter().filter(is_selected));
-        after = page.next_after;
+        after = page.next_after.map(|after| after.0);
         if after.is_none_or(|row| selection.ends_before(row)) {
             return Ok(DeadRowSearch { dead, is_complete: true });
         }

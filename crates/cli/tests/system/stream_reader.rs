@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{self, Context, Message};
 use futures_util::StreamExt as _;
-use noetl_store::{EventMessage, FeedLimit, Store};
+use noetl_store::{FeedLimit, Store, encode_event_body, event_message_id};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::{Digest, FeedPosition, sha256};
 
@@ -151,8 +151,9 @@ pub(crate) async fn expected_messages(store: &dyn Store) -> BTreeMap<String, Dig
     loop {
         let batch = store.read_feed(after, FeedLimit::MAX).await.expect("events");
         for event in &batch.events {
-            let message = EventMessage::from_record(&event.record, epoch);
-            messages.insert(message.message_id.to_string(), sha256(&message.body));
+            let record = &event.record;
+            let id = event_message_id(epoch, record.event.execution_id, record.seq);
+            messages.insert(id.to_string(), sha256(encode_event_body(record)));
         }
         after = batch.next;
         if !batch.is_full {

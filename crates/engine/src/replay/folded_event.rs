@@ -27,7 +27,7 @@ impl<'e> FoldedEvent<'e> {
     ) -> Result<Self, InvalidJson> {
         let mut view = Self {
             event,
-            number: EventNumber(event.event_id),
+            number: event.event_id.into(),
             stage_id: None,
             frame_id: None,
             command_id: None,
@@ -105,7 +105,7 @@ impl<'e> FoldedEvent<'e> {
 
     pub(super) fn meta_event(&self, key: Key) -> Option<EventNumber> {
         let value = self.meta(key)?.to_json().ok()?;
-        EventId::from_json(&value).ok().map(EventNumber)
+        EventId::from_json(&value).ok().map(EventNumber::from)
     }
 
     /// Returns a field of the outcome.

@@ -114,12 +114,12 @@ impl ReplayState {
         if seq != expected {
             return Err(ReplayError::Gap { event_id, found: seq, expected });
         }
-        if event.execution_id != self.replayed.execution_id {
+        if event.execution_id != self.replayed.execution_id.0 {
             return Err(ReplayError::OtherExecution {
                 event_id,
                 seq,
                 found: event.execution_id,
-                expected: self.replayed.execution_id,
+                expected: self.replayed.execution_id.0,
             });
         }
         self.fold_event(event).map_err(|cause| ReplayError::Damaged { event_id, seq, cause })

@@ -11,7 +11,7 @@ use noetl_store::{
 };
 use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Text, Timestamp, WorkerId};
 
-use super::{derive_lease_token, derive_stored_token};
+use super::derive_lease_token;
 use crate::access::CallContext;
 use crate::classic::ClassicApi;
 use crate::classic::context::{IssuedCommand, to_classic_command};
@@ -53,7 +53,7 @@ impl ClassicApi {
         let now = self.infra.now();
         let claim = LeaseTerms {
             worker: worker.clone(),
-            token: derive_stored_token(command_id, &worker),
+            token: derive_lease_token(command_id, &worker),
             lease_until: self.claims.claim_expiry(now, now),
             now,
         };
@@ -70,12 +70,11 @@ impl ClassicApi {
         let command = &claimed.leased.command;
         Ok(ClaimResponse {
             status: "ok".into(),
-            event_id,
+            event_id: event_id.into(),
             command: to_classic_command(&issued, command)?,
-            lease_token: command.lease.map_or_else(
-                || derive_lease_token(command_id, &worker),
-                |lease| noetl_api::LeaseToken::from_bytes(*lease.token.as_bytes()),
-            ),
+            lease_token: command
+                .lease
+                .map_or_else(|| derive_lease_token(command_id, &worker), |lease| lease.token),
             lease_until: lease_until.unwrap_or(now),
             attempt: command.attempt,
         })
@@ -311,13 +310,13 @@ fn claim_fence(command: &Command, worker: &WorkerId) -> Fence {
     Fence {
         command_id: command.command_id,
         attempt: command.attempt,
-        condition: LeaseCondition::Token(derive_stored_token(command.command_id, worker)),
+        condition: LeaseCondition::Token(derive_lease_token(command.command_id, worker)),
     }
 }
 
 /// True if the worker claimed the command by name. Other leases are renewed one by one.
 fn is_claimed_by_name(command: &Command, worker: &WorkerId) -> bool {
-    let token = derive_stored_token(command.command_id, worker);
+    let token = derive_lease_token(command.command_id, worker);
     command.lease.is_some_and(|lease| lease.token == token)
 }
 

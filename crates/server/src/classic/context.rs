@@ -76,7 +76,7 @@ pub(crate) fn to_classic_command(
         render_context: render_context(issued, command, step),
     };
     Ok(ClassicCommand {
-        execution_id: command.execution_id,
+        execution_id: command.execution_id.into(),
         node_id: event.step.clone(),
         node_name: event.step.clone(),
         action: event.tool.as_str().into(),

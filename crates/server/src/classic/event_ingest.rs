@@ -117,7 +117,11 @@ impl ClassicApi {
         Ok(ClassicEventBatchResponse {
             status: "ok".into(),
             commands_generated: generated.sum(),
-            event_ids: call.positions.iter().map(|index| call.events[*index].event_id).collect(),
+            event_ids: call
+                .positions
+                .iter()
+                .map(|index| call.events[*index].event_id.into())
+                .collect(),
         })
     }
 
@@ -237,7 +241,7 @@ impl ClassicApi {
         let is_ignored = event.event_type == EventType::CommandResultIgnored;
         Ok(Some(ClassicEventResponse {
             status: if is_ignored { "ignored" } else { "ok" }.into(),
-            event_id: *event_id,
+            event_id: (*event_id).into(),
             commands_generated: issued.and_then(|issued| u32::try_from(issued).ok()).unwrap_or(0),
             seq: Some(stored.record.seq),
         }))
@@ -272,7 +276,7 @@ impl ClassicApi {
                 EventClass::AuditOnly(record) if audit_events.is_ignored(&record) => {
                     PendingAnswer::Answered(ClassicEventResponse {
                         status: "ignored".into(),
-                        event_id: identified.event_id,
+                        event_id: identified.event_id.into(),
                         commands_generated: 0,
                         seq: None,
                     })
@@ -332,7 +336,7 @@ fn event_answer(event_id: EventId, reply: &MessageReply) -> ClassicEventResponse
     };
     ClassicEventResponse {
         status: status.into(),
-        event_id,
+        event_id: event_id.into(),
         commands_generated: reply.issued,
         seq: Seq::new(reply.version.get()).ok(),
     }

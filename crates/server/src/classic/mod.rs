@@ -20,8 +20,7 @@ mod task_policy;
 
 use std::sync::Arc;
 
-use noetl_api::LeaseToken;
-use noetl_types::{CommandId, WorkerId, digest};
+use noetl_types::{CommandId, LeaseToken, WorkerId, digest};
 
 use crate::driver::Driver;
 use crate::services::issued_secrets::IssuedSecrets;
@@ -39,11 +38,6 @@ fn derive_lease_token(command_id: CommandId, worker: &WorkerId) -> LeaseToken {
     let mut bytes = [0; LeaseToken::LEN];
     bytes.copy_from_slice(&digest.as_bytes()[..LeaseToken::LEN]);
     LeaseToken::from_bytes(bytes)
-}
-
-/// Derives the token in the form of the store.
-fn derive_stored_token(command_id: CommandId, worker: &WorkerId) -> noetl_store::LeaseToken {
-    noetl_store::LeaseToken::from_bytes(*derive_lease_token(command_id, worker).as_bytes())
 }
 
 /// API of classic workers.

@@ -73,7 +73,7 @@ impl ClassicReporter<'_> {
     pub(crate) fn event_answer(&self, status: &str) -> ClassicEventResponse {
         ClassicEventResponse {
             status: status.into(),
-            event_id: self.event_id,
+            event_id: self.event_id.into(),
             commands_generated: 0,
             seq: None,
         }

@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noetl_api::LeaseToken;
 use noetl_api::command::{CommandMeta, LeasedCommand};
 use noetl_engine::event::{Event, EventKind, IssuedContext};
 use noetl_messaging::{Poller, Reservation};
 use noetl_store::{Fence, LeaseCondition, LeaseRelease, LeaseTerms, NewCommand};
-use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Millis, Timestamp};
+use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, LeaseToken, Millis, Timestamp};
 
 use crate::driver::queue_delta::{DEADLINE_SLACK, QueueDelta};
 use crate::driver::{Driver, PollRequest};
@@ -88,12 +87,7 @@ impl EagerLeases {
             let Some(worker) = poller.map(|poller| poller.worker.clone()) else {
                 continue;
             };
-            command.eager_lease = Some(LeaseTerms {
-                worker,
-                token: noetl_store::LeaseToken::from_bytes(*token.as_bytes()),
-                lease_until,
-                now,
-            });
+            command.eager_lease = Some(LeaseTerms { worker, token, lease_until, now });
             let grant = LeaseGrant { attempt: 1, token, claimed_at: now, lease_until };
             grants.assigned.insert(command.command_id, (recipient, grant));
         }
@@ -213,9 +207,7 @@ impl Driver {
                 fence: Fence {
                     command_id: command.command_id,
                     attempt: command.attempt,
-                    condition: LeaseCondition::Token(noetl_store::LeaseToken::from_bytes(
-                        *command.lease_token.as_bytes(),
-                    )),
+                    condition: LeaseCondition::Token(command.lease_token),
                 },
                 not_before: None,
             });

@@ -351,7 +351,7 @@ fn to_secret_audit_row(entry: AuditEntry) -> Option<SecretAuditRow> {
     let audit = entry.content;
     let secret = audit.secret?;
     Some(SecretAuditRow {
-        audit_id: audit.audit_id,
+        audit_id: audit.audit_id.into(),
         occurred_at: audit.occurred_at,
         tenant_id: audit.tenant_id,
         actor: audit.actor,
@@ -359,8 +359,8 @@ fn to_secret_audit_row(entry: AuditEntry) -> Option<SecretAuditRow> {
         operation: secret.operation,
         outcome: audit.outcome,
         worker_id: secret.worker_id,
-        execution_id: secret.execution_id,
-        parent_execution_id: secret.parent_execution_id,
+        execution_id: secret.execution_id.map(Into::into),
+        parent_execution_id: secret.parent_execution_id.map(Into::into),
         kek_version: secret.key_id,
         address: audit.address,
         notes: audit.detail,

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use noetl_api::LeaseToken;
 use noetl_api::command::{
     HeartbeatRequest, HeartbeatResponse, HeldLease, LeaseRenewal, LeaseRequest, LeaseResponse,
     LeasedCommand,
@@ -13,7 +12,7 @@ use noetl_engine::decode_record;
 use noetl_messaging::{Poller, WakeReason};
 use noetl_store::{Fence, LeaseCondition, LeaseExtension, LeaseTerms};
 use noetl_types::limits::LeaseBatchSize;
-use noetl_types::{ErrorCode, Millis, PoolName, Timestamp};
+use noetl_types::{ErrorCode, LeaseToken, Millis, PoolName, Timestamp};
 
 use crate::access::CallContext;
 use crate::driver::{Driver, LeaseGrant, build_leased_command};
@@ -233,7 +232,7 @@ impl Leases {
             max_commands: LeaseBatchSize::clamped(i64::try_from(max).unwrap_or(i64::MAX)),
             terms: LeaseTerms {
                 worker: poller.worker.clone(),
-                token: noetl_store::LeaseToken::from_bytes(*token.as_bytes()),
+                token,
                 lease_until: now.saturating_add(poller.lease),
                 now,
             },
@@ -259,9 +258,7 @@ pub(crate) fn lease_fence(lease: &HeldLease) -> Fence {
     Fence {
         command_id: lease.command_id,
         attempt: lease.attempt,
-        condition: LeaseCondition::Token(noetl_store::LeaseToken::from_bytes(
-            *lease.lease_token.as_bytes(),
-        )),
+        condition: LeaseCondition::Token(lease.lease_token),
     }
 }
 

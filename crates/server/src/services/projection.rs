@@ -244,9 +244,10 @@ impl Projection {
                 Ok(advanced) => response.advanced.push(advanced),
                 Err(error) => {
                     tracing::warn!(error = %error_chain(&error), %execution_id, "the read model of an execution was not advanced");
-                    response
-                        .failed
-                        .push(AdvanceFailure { execution_id, error: error.into_problem().detail });
+                    response.failed.push(AdvanceFailure {
+                        execution_id: execution_id.into(),
+                        error: error.into_problem().detail,
+                    });
                 }
             }
         }
@@ -282,7 +283,7 @@ impl Projection {
             self.repair_execution_row(&row).await?;
         }
         Ok(AdvancedExecution {
-            execution_id,
+            execution_id: execution_id.into(),
             version: version.get(),
             events: u64::try_from(replayed.event_count).unwrap_or(0),
         })

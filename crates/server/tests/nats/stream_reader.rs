@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::RawMessageErrorKind;
 use async_nats::jetstream::{self, Context};
-use noetl_store::{EventMessage, FeedLimit, Store};
+use noetl_store::{FeedLimit, Store, encode_event_body, event_message_id, event_subject};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::{FeedPosition, Json, json, sha256};
 
@@ -55,9 +55,10 @@ pub(crate) async fn expected_messages(store: &dyn Store) -> BTreeMap<String, (St
     loop {
         let batch = store.read_feed(after, FeedLimit::MAX).await.unwrap();
         for event in &batch.events {
-            let message = EventMessage::from_record(&event.record, epoch);
-            let content = (message.subject.to_string(), message.body);
-            all.insert(message.message_id.to_string(), content);
+            let (record, new) = (&event.record, &event.record.event);
+            let id = event_message_id(epoch, new.execution_id, record.seq);
+            let subject = event_subject(&new.tenant_id, &new.event_type);
+            all.insert(id.to_string(), (subject.to_string(), encode_event_body(record)));
         }
         after = batch.next;
         if !batch.is_full {

@@ -3,13 +3,13 @@
 
 use noetl_store::{
     AppendError, AppendReceipt, AppendRequest, CommandChange, CommandEnd, ExecutionFacts,
-    ExecutionOrigin, ExecutionView, Fence, LeaseCondition, LeaseRequest, LeaseTerms, LeaseToken,
-    LogHead, NewCommand, StepInstance, Store,
+    ExecutionOrigin, ExecutionView, Fence, LeaseCondition, LeaseRequest, LeaseTerms, LogHead,
+    NewCommand, StepInstance, Store,
 };
 use noetl_types::limits::{LeaseBatchSize, MaxAttempts, Priority};
 use noetl_types::{
-    CommandId, EventId, EventType, ExecutionId, ExecutionStatus, Json, NewEvent, OrganizationId,
-    PlaybookPath, PoolName, StepName, TenantId, Text, Timestamp, WorkerId, json,
+    CommandId, EventId, EventType, ExecutionId, ExecutionStatus, Json, LeaseToken, NewEvent,
+    OrganizationId, PlaybookPath, PoolName, StepName, TenantId, Text, Timestamp, WorkerId, json,
 };
 
 /// The fixed current time of the benchmark.

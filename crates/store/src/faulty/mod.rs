@@ -238,8 +238,6 @@ faulty_store! {
             -> Result<Option<Execution>, StoreError>;
         ListExecutions: list_executions(filter: ExecutionFilter)
             -> Result<ExecutionPage, StoreError>;
-        ListOpenChildren: list_open_children(parent: ExecutionId, after: Option<ExecutionId>, limit: PageLimit)
-            -> Result<Vec<Execution>, StoreError>;
         ListExecutionIds: list_execution_ids(after: Option<ExecutionId>, limit: PageLimit)
             -> Result<Vec<ExecutionId>, StoreError>;
         TenantCounts: tenant_counts(tenant_id: &TenantId) -> Result<TenantCounts, StoreError>;

@@ -130,7 +130,7 @@ async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>
         Err(AppendError::Store(error)) => Err(error),
         Err(other) => panic!("{other:?}"),
     };
-    let (limit, page) = (PageLimit::default(), LogPageLimit::MAX);
+    let page = LogPageLimit::MAX;
     let start = FeedPosition::default();
     let event_id = EventId::new(1).unwrap();
     vec![
@@ -147,7 +147,6 @@ async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.read_feed(start, FeedLimit::MAX).await.map(drop),
         store.find_execution(run.id).await.map(drop),
         store.list_executions(all_executions()).await.map(drop),
-        store.list_open_children(run.id, None, limit).await.map(drop),
         store.tenant_counts(&TenantId::default()).await.map(drop),
         store.count_executions_by_status().await.map(drop),
         store.count_live_executions(&TenantId::default(), 1).await.map(drop),

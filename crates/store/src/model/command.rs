@@ -2,32 +2,9 @@
 
 use noetl_types::limits::{LeaseBatchSize, MaxAttempts, Priority};
 use noetl_types::{
-    CommandId, CommandStatus, EventRecord, ExecutionId, Millis, PoolName, StepName, Text,
-    Timestamp, WorkerId,
+    CommandId, CommandStatus, EventRecord, ExecutionId, LeaseToken, Millis, PoolName, StepName,
+    Text, Timestamp, WorkerId,
 };
-
-/// A secret known only to the holder of a lease.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct LeaseToken([u8; Self::LEN]);
-
-impl LeaseToken {
-    pub const LEN: usize = 16;
-
-    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
-        Self(bytes)
-    }
-
-    pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
-        &self.0
-    }
-}
-
-/// Prints no bytes, because a token is a secret.
-impl std::fmt::Debug for LeaseToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LeaseToken(..)")
-    }
-}
 
 /// The step and the step pass that a command executes.
 #[derive(Debug, Clone, PartialEq, Eq)]

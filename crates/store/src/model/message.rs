@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use noetl_types::{
-    EventId, EventName, EventRecord, ExecutionId, FeedPosition, Json, Seq, StoredEvent, TenantId,
-    Text, Timestamp, json, sha256,
+    EventId, EventName, EventRecord, ExecutionId, FeedPosition, Json, Seq, TenantId, Text,
+    Timestamp, json, sha256,
 };
 
 /// An epoch of the log. Restoring a log starts a new one, so that its new events are not mistaken
@@ -29,27 +29,6 @@ impl LogEpoch {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
-    }
-}
-
-/// The message that is published for an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventMessage {
-    pub subject: Text,
-    /// Id by which consumers detect duplicates: the `Nats-Msg-Id`.
-    pub message_id: Text,
-    /// All columns of the event that may leave the store, as canonical JSON.
-    pub body: Vec<u8>,
-}
-
-impl EventMessage {
-    pub fn from_record(record: &EventRecord, log_epoch: LogEpoch) -> Self {
-        let event = &record.event;
-        Self {
-            subject: event_subject(&event.tenant_id, &event.event_type),
-            message_id: event_message_id(log_epoch, event.execution_id, record.seq),
-            body: encode_event_body(record),
-        }
     }
 }
 
@@ -86,17 +65,6 @@ pub struct UnreadableEvent {
 pub type FeedItem = Result<FeedMessage, UnreadableEvent>;
 
 impl EventBody {
-    pub fn from_record(record: &EventRecord) -> Self {
-        let event = &record.event;
-        Self {
-            execution_id: event.execution_id,
-            event_id: event.event_id,
-            seq: record.seq,
-            event_type: event.event_type.clone(),
-            bytes: encode_event_body(record).into(),
-        }
-    }
-
     /// Returns the reference that replaces a body which exceeds the message size limit. It names
     /// the path at which the body can be fetched.
     pub fn to_reference_json(&self) -> Json {
@@ -116,16 +84,6 @@ impl EventBody {
 }
 
 impl FeedMessage {
-    pub fn from_event(event: &StoredEvent) -> Self {
-        let new_event = &event.record.event;
-        Self {
-            feed: event.feed,
-            ingest_time: event.record.ingest_time,
-            subject: event_subject(&new_event.tenant_id, &new_event.event_type),
-            body: EventBody::from_record(&event.record),
-        }
-    }
-
     /// Returns the id by which consumers detect duplicates.
     pub fn message_id(&self, log_epoch: LogEpoch) -> Text {
         event_message_id(log_epoch, self.body.execution_id, self.body.seq)
@@ -177,13 +135,12 @@ mod tests {
     #[test]
     fn message_id_is_unique_per_log_epoch() {
         let record = test_record(EventType::StepEnter.into());
-        let message = EventMessage::from_record(&record, LogEpoch::FIRST);
-        assert_eq!(message.subject, "noetl.events.step.enter");
-        assert_eq!(message.message_id, "1:7:1");
-        let restored = EventMessage::from_record(&record, LogEpoch::FIRST.next());
-        assert_eq!(restored.message_id, "2:7:1");
-        assert_eq!(restored.body, message.body);
-        let read = EventRecord::from_json(&json::parse(&message.body).unwrap()).unwrap();
+        let execution_id = record.event.execution_id;
+        let message_id = |epoch| event_message_id(epoch, execution_id, record.seq);
+        assert_eq!(message_id(LogEpoch::FIRST), "1:7:1");
+        assert_eq!(message_id(LogEpoch::FIRST.next()), "2:7:1");
+        let body = encode_event_body(&record);
+        let read = EventRecord::from_json(&json::parse(&body).unwrap()).unwrap();
         assert_eq!(read, record);
     }
 

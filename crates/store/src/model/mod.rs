@@ -83,8 +83,7 @@ pub use catalog::{
 };
 pub use command::{
     Command, CommandChange, CommandEnd, CommandLease, Fence, LeaseCondition, LeaseExtension,
-    LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeaseToken, LeasedCommand, NewCommand,
-    StepInstance,
+    LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, NewCommand, StepInstance,
 };
 pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 pub use dedup::{AnsweredRequest, DedupReservation, IdempotencyRecord};
@@ -104,13 +103,13 @@ pub use log::{LoadedLog, LogPageLimit, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal};
 pub use match_key::MatchKey;
 pub use message::{
-    EventBody, EventMessage, FeedItem, FeedMessage, LogEpoch, UnreadableEvent, encode_event_body,
+    EventBody, FeedItem, FeedMessage, LogEpoch, UnreadableEvent, encode_event_body,
     event_message_id, event_subject,
 };
 pub use outbox::{
-    ClaimedBatch, ClaimedMessage, FailureOutcome, JSON_CODEC, MAX_CLAIM_BYTES,
-    MAX_EXACT_PUBLISHED_COUNT, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxPayload,
-    OutboxRow, OutboxStats, OutboxStatus, outbox_retry_delay,
+    ClaimedBatch, ClaimedMessage, FailureOutcome, MAX_CLAIM_BYTES, MAX_EXACT_PUBLISHED_COUNT,
+    OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxPayload, OutboxRow, OutboxStats,
+    OutboxStatus, outbox_retry_delay,
 };
 pub use projected::{EventKey, KnownEvents, ProjectOutcome, ProjectionBatch, ProjectionScope};
 pub use quarantine::{QuarantineFilter, QuarantinedItem};

@@ -11,9 +11,6 @@ use super::message::EventBody;
 /// Maximum payload bytes per claim. The first row may exceed it.
 pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
 
-/// Codec of the rows that the store writes.
-pub const JSON_CODEC: &str = "json";
-
 text_enum! {
     /// Publishing status of a row.
     pub enum OutboxStatus("a status of an outbox row") {
@@ -68,16 +65,6 @@ pub enum OutboxPayload {
     /// A payload written by an external writer, or `null` if there is neither payload nor event. A
     /// payload that is not valid JSON is passed as a string.
     External(Json),
-}
-
-impl OutboxPayload {
-    /// Returns the payload as canonical JSON.
-    pub fn into_canonical(self) -> Vec<u8> {
-        match self {
-            Self::Event(body) => body.bytes.into(),
-            Self::External(payload) => json::to_canonical(&payload),
-        }
-    }
 }
 
 /// Result of a claim.

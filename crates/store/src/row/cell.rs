@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
+use noetl_types::id::HighWaterMark;
 use noetl_types::limits::{MaxAttempts, PageLimit, Priority};
 use noetl_types::record::{ElapsedTime, SchemaVersion};
 use noetl_types::{
     AuditId, CatalogId, ChainHash, CommandId, CommandStatus, CredentialId, Digest, EventId,
-    EventName, ExecutionId, ExecutionStatus, ExecutionVersion, Json, KeychainId, MachineId,
-    OrganizationId, OutboxId, PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId,
-    SecretOperation, Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, TokenId,
-    WorkerId, json,
+    EventName, ExecutionId, ExecutionStatus, ExecutionVersion, Json, KeychainId, LeaseToken,
+    MachineId, Millis, OrganizationId, OutboxId, PlaybookPath, PoolName, QuarantineId, ResultId,
+    RuntimeId, SecretOperation, Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp,
+    TokenId, WorkerId, json,
 };
 
 use crate::model::{
-    ExecutionOrigin, KeychainScope, LeaseToken, LogEpoch, MatchKey, OutboxStatus, RuntimeKind,
-    VarKind, WaitKind,
+    ExecutionOrigin, KeychainScope, LogEpoch, MatchKey, OutboxStatus, RuntimeKind, VarKind,
+    WaitKind,
 };
 
 /// An owned column value.
@@ -207,6 +208,8 @@ column_types! {
     LeaseToken: |token| token.as_bytes().to_cell(),
         |cell| cell.bytes()?.try_into().map(Self::from_bytes).map_err(CellProblem::value);
     MatchKey: |key| key.as_str().to_cell(), |cell| Text::from_cell(cell).map(Self::from_stored);
+    Millis: |duration| duration.as_ms().to_cell(), |cell| u64::from_cell(cell).map(Self::from_ms);
+    HighWaterMark: |mark| mark.get().to_cell(), |cell| i64::from_cell(cell).map(Self::new);
     LogEpoch: |epoch| epoch.get().to_cell(), |cell| u64::from_cell(cell).map(Self::new);
     MachineId: |id| id.get().to_cell(),
         |cell| Self::new(u16::from_cell(cell)?).map_err(CellProblem::value);

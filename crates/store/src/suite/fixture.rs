@@ -2,19 +2,45 @@
 
 use noetl_types::limits::{LeaseBatchSize, MaxAttempts, PageLimit, Priority};
 use noetl_types::{
-    CommandId, EventId, EventType, ExecutionId, ExecutionStatus, NewEvent, OrganizationId,
-    PlaybookPath, PoolName, StepName, TenantId, Text, Timestamp, WorkerId,
+    CommandId, EventId, EventType, ExecutionId, ExecutionStatus, LeaseToken, NewEvent,
+    OrganizationId, PlaybookPath, PoolName, StepName, StoredEvent, TenantId, Text, Timestamp,
+    WorkerId, json,
 };
 
 use crate::{
-    AppendError, AppendReceipt, AppendRequest, CommandChange, ExecutionFacts, ExecutionFilter,
-    ExecutionOrigin, ExecutionView, LeaseRequest, LeaseTerms, LeaseToken, LogHead, NewCommand,
-    StepInstance, Store,
+    AppendError, AppendReceipt, AppendRequest, CommandChange, EventBody, ExecutionFacts,
+    ExecutionFilter, ExecutionOrigin, ExecutionView, FeedMessage, LeaseRequest, LeaseTerms,
+    LogHead, NewCommand, OutboxPayload, StepInstance, Store, encode_event_body, event_subject,
 };
 
 /// Returns a time of the day on which all tests take place.
 pub(crate) fn test_time(time: &str) -> Timestamp {
     Timestamp::parse(&format!("2026-11-05T{time}Z")).unwrap()
+}
+
+/// Returns the feed message of an event.
+pub(crate) fn feed_message(event: &StoredEvent) -> FeedMessage {
+    let (record, new_event) = (&event.record, &event.record.event);
+    FeedMessage {
+        feed: event.feed,
+        ingest_time: record.ingest_time,
+        subject: event_subject(&new_event.tenant_id, &new_event.event_type),
+        body: EventBody {
+            execution_id: new_event.execution_id,
+            event_id: new_event.event_id,
+            seq: record.seq,
+            event_type: new_event.event_type.clone(),
+            bytes: encode_event_body(record).into(),
+        },
+    }
+}
+
+/// Returns a payload as canonical JSON.
+pub(crate) fn payload_bytes(payload: OutboxPayload) -> Vec<u8> {
+    match payload {
+        OutboxPayload::Event(body) => body.bytes.into(),
+        OutboxPayload::External(payload) => json::to_canonical(&payload),
+    }
 }
 
 pub(crate) fn worker_id(name: &str) -> WorkerId {

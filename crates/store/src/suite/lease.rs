@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use noetl_types::limits::{LeaseBatchSize, PageLimit, Priority};
-use noetl_types::{CommandId, CommandStatus, EventType, Millis, Text, Timestamp};
+use noetl_types::{CommandId, CommandStatus, EventType, LeaseToken, Millis, Text, Timestamp};
 use tokio::task::JoinSet;
 
 use super::StoreFixture;
 use super::fixture::{TestExecution, lease_request, lease_terms, test_time, worker_id};
 use crate::{
     AppendError, AppendRequest, CommandChange, CommandEnd, Fence, LeaseCondition, LeaseExtension,
-    LeaseRelease, LeaseToken, Store,
+    LeaseRelease, Store,
 };
 
 fn token_condition(number: u8) -> LeaseCondition {

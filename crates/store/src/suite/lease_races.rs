@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
-use noetl_types::{CommandId, CommandStatus, EventId, EventType, ExecutionVersion, NewEvent};
+use noetl_types::{
+    CommandId, CommandStatus, EventId, EventType, ExecutionVersion, LeaseToken, NewEvent,
+};
 use tokio::task::JoinSet;
 
 use super::StoreFixture;
 use super::fixture::{TestExecution, lease_request, test_time};
 use crate::{
     AppendError, AppendRequest, CommandChange, CommandEnd, Fence, LeaseCondition, LeaseExtension,
-    LeaseToken, LeasedCommand, LogPageLimit, Store,
+    LeasedCommand, LogPageLimit, Store,
 };
 
 const RUN_COUNT: i64 = 4;

@@ -128,34 +128,6 @@ pub(crate) async fn runtimes_register_and_heartbeat(fixture: &StoreFixture) {
     assert_eq!(names, ["b"]);
 }
 
-pub(crate) async fn lists_open_children(fixture: &StoreFixture) {
-    let store = &*fixture.store;
-    let parent = TestExecution::create_started(store, 1).await;
-    let mut children = Vec::new();
-    for number in 2..=6 {
-        let mut run = TestExecution::new(number);
-        let mut start = run.start_request();
-        if let Some(facts) = &mut start.start {
-            facts.parent_execution_id = Some(parent.id);
-        }
-        run.append_to(store, start).await.unwrap();
-        children.push(run);
-    }
-    let end = children[1].end_request();
-    children[1].append_to(store, end).await.unwrap();
-    let ids = |page: Vec<crate::Execution>| -> Vec<_> {
-        page.iter().map(|child| child.execution_id).collect()
-    };
-    let limit = PageLimit::new(2).unwrap();
-    let first = ids(store.list_open_children(parent.id, None, limit).await.unwrap());
-    assert_eq!(first, [children[0].id, children[2].id]);
-    let after = Some(children[2].id);
-    let rest = ids(store.list_open_children(parent.id, after, limit).await.unwrap());
-    assert_eq!(rest, [children[3].id, children[4].id]);
-    let none = store.list_open_children(children[0].id, None, limit).await;
-    assert_eq!(none.unwrap(), []);
-}
-
 pub(crate) async fn executions_are_counted_by_status(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let tenant = TenantId::default();

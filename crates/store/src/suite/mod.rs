@@ -183,7 +183,6 @@ macro_rules! store_suite {
             log: timers_of_paused_runs_do_not_block_others,
             list: pages_through_executions,
             list: filters_executions,
-            list: lists_open_children,
             list: executions_are_counted_by_status,
             list: live_execution_count_is_capped,
             list: runtimes_register_and_heartbeat,

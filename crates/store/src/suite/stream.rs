@@ -9,7 +9,7 @@ use noetl_types::{
 use tokio::task::JoinSet;
 
 use super::StoreFixture;
-use super::fixture::{TestExecution, test_time};
+use super::fixture::{TestExecution, feed_message, test_time};
 use super::history::SeededRng;
 use super::outbox::{all_outbox_rows, claim_rows, create_run_with_outbox, outbox_mark};
 use crate::{
@@ -170,7 +170,7 @@ pub(crate) async fn feed_messages_match_feed_events(fixture: &StoreFixture) {
             assert!(batch.is_full || count + batch.events.len() == total);
             assert!(!batch.events.is_empty() && batch.events.len() <= events.len());
             events.truncate(batch.events.len());
-            let expected = events.iter().map(|event| Ok(FeedMessage::from_event(event)));
+            let expected = events.iter().map(|event| Ok(feed_message(event)));
             assert_eq!(batch.events, expected.collect::<Vec<_>>());
             assert_eq!(batch.next, events[events.len() - 1].feed);
             count += events.len();

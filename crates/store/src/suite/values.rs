@@ -7,10 +7,10 @@ use noetl_types::{
 };
 
 use super::StoreFixture;
-use super::fixture::TestExecution;
+use super::fixture::{TestExecution, feed_message};
 use super::replay::assert_replay_rows_match;
 use super::stream::read_messages;
-use crate::{AppendRequest, FeedMessage, LogPageLimit, Store};
+use crate::{AppendRequest, LogPageLimit, Store};
 
 fn parse_json(text: &str) -> Json {
     json::parse(text.as_bytes()).unwrap()
@@ -28,7 +28,7 @@ async fn assert_round_trip(store: &dyn Store, run: &mut TestExecution, append: A
     assert_eq!(read, sent);
     assert_eq!(verify_chain(&events), Ok(run.head.chain));
     // Messages are composed from the same columns.
-    let expected: Vec<_> = events.iter().map(FeedMessage::from_event).collect();
+    let expected: Vec<_> = events.iter().map(feed_message).collect();
     assert_eq!(read_messages(store, expected.len()).await, expected);
     assert_replay_rows_match(store, &events).await;
 }

@@ -1,4 +1,4 @@
-//! Ids as JSON numbers, for `#[serde(with = "...")]` in wire formats whose clients expect numbers.
+//! Ids as JSON numbers, for wire formats whose clients expect numbers.
 //!
 //! Everywhere else an id is a string, because JavaScript rounds numbers above 2^53. Deserialization
 //! accepts both.
@@ -6,19 +6,51 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
-use serde::ser::Serializer;
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::kinds::TypedId;
 use super::snowflake::Snowflake;
+use crate::json::{CanonicalWriter, WriteCanonical};
 
-/// Serializes an id as a number.
-pub fn serialize<T: TypedId, S: Serializer>(id: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_i64(id.snowflake().get())
+/// An id that is written as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IdNumber<T>(pub T);
+
+impl<T: TypedId> From<T> for IdNumber<T> {
+    fn from(id: T) -> Self {
+        Self(id)
+    }
+}
+
+impl<T: TypedId> fmt::Display for IdNumber<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl<T: TypedId> Serialize for IdNumber<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(self.0.snowflake().get())
+    }
+}
+
+impl<'de, T: TypedId> Deserialize<'de> for IdNumber<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer).map(Self)
+    }
+}
+
+impl<T: TypedId> WriteCanonical for IdNumber<T> {
+    fn write_canonical(&self, writer: &mut CanonicalWriter) {
+        writer.write_int(self.0.snowflake().get());
+    }
 }
 
 /// Deserializes a number or a string of digits.
-pub fn deserialize<'de, T: TypedId, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn deserialize<'de, T: TypedId, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     deserializer.deserialize_any(IdVisitor(PhantomData))
 }
 
@@ -47,71 +79,17 @@ impl<T: TypedId> Visitor<'_> for IdVisitor<T> {
     }
 }
 
-/// Optional ids.
-pub mod option {
-    use serde::Deserialize;
-
-    use super::{Deserializer, Serializer, TypedId};
-
-    /// Serializes a number or null.
-    pub fn serialize<T: TypedId, S: Serializer>(
-        id: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match id {
-            Some(id) => super::serialize(id, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    /// Deserializes a number, a string of digits, or null.
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: TypedId + Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        Option::deserialize(deserializer)
-    }
-}
-
-/// Lists of ids.
-pub mod list {
-    use serde::Deserialize;
-
-    use super::{Deserializer, Serializer, TypedId};
-
-    /// Serializes numbers.
-    pub fn serialize<T: TypedId, S: Serializer>(
-        ids: &[T],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(ids.iter().map(|id| id.snowflake().get()))
-    }
-
-    /// Deserializes numbers or strings of digits.
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
-    where
-        T: TypedId + Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        Vec::deserialize(deserializer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde::{Deserialize, Serialize};
 
-    use crate::id::{EventId, ExecutionId, OutboxId};
+    use crate::id::{EventId, ExecutionId, IdNumber, OutboxId};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct NumericIdRow {
-        #[serde(with = "crate::id::as_number")]
-        event_id: EventId,
-        #[serde(with = "crate::id::as_number::option", default)]
-        execution_id: Option<ExecutionId>,
-        #[serde(with = "crate::id::as_number::list")]
-        outbox_ids: Vec<OutboxId>,
+        event_id: IdNumber<EventId>,
+        execution_id: Option<IdNumber<ExecutionId>>,
+        outbox_ids: Vec<IdNumber<OutboxId>>,
     }
 
     #[test]

@@ -25,7 +25,7 @@ macro_rules! id {
     ($(#[$meta:meta])* pub struct $name:ident($kind:literal)) => {
         $(#[$meta])*
         ///
-        /// As text and in JSON, an id is its decimal digits. [`crate::id::as_number`] writes a JSON
+        /// As text and in JSON, an id is its decimal digits. [`crate::id::IdNumber`] is a JSON
         /// number instead. Both forms are accepted on input.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Snowflake);
@@ -134,10 +134,6 @@ snowflake_ids! {
     pub struct CredentialId("credential id");
     /// Id of an entry of the keychain cache.
     pub struct KeychainId("keychain id");
-    /// Id of a schedule.
-    pub struct ScheduleId("schedule id");
-    /// Id of a subscription. Its first log is the execution with the same number.
-    pub struct SubscriptionId("subscription id");
     /// Id of a registered server, worker pool or broker.
     pub struct RuntimeId("runtime id");
     /// Id of a stored result.
@@ -165,13 +161,6 @@ impl From<EventId> for CommandId {
 
 impl From<CommandId> for EventId {
     fn from(id: CommandId) -> Self {
-        Self(id.0)
-    }
-}
-
-/// Returns the execution that holds the log of the subscription's first month.
-impl From<SubscriptionId> for ExecutionId {
-    fn from(id: SubscriptionId) -> Self {
         Self(id.0)
     }
 }

@@ -80,16 +80,6 @@ pub enum ChainError {
     },
 }
 
-impl ChainError {
-    /// Returns the first sequence number that cannot be trusted.
-    pub const fn first_bad_seq(self) -> Seq {
-        match self {
-            Self::Gap { expected, .. } => expected,
-            Self::Modified { seq } => seq,
-        }
-    }
-}
-
 /// Verifies every link of a log, page by page.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChainVerifier {
@@ -111,33 +101,16 @@ impl ChainVerifier {
 
     /// Accepts the next event if its sequence number and its link are correct.
     pub fn verify_event(&mut self, stored: &StoredEvent) -> Result<(), ChainError> {
-        let link = self.expected_link(&stored.record)?;
+        let (expected, seq) = (self.version.next_seq(), stored.record.seq);
+        if seq != expected {
+            return Err(ChainError::Gap { expected, found: seq });
+        }
+        let link = self.head.next_for_record(&stored.record);
         if link != stored.chain {
-            return Err(ChainError::Modified { seq: stored.record.seq });
+            return Err(ChainError::Modified { seq });
         }
-        self.advance_to(stored.record.seq, link);
+        *self = Self { version: seq.into(), head: link };
         Ok(())
-    }
-
-    /// Accepts the next event of a log without links, such as an exported log. The caller then
-    /// compares the head with the one in the export.
-    pub fn extend_with(&mut self, record: &EventRecord) -> Result<(), ChainError> {
-        let link = self.expected_link(record)?;
-        self.advance_to(record.seq, link);
-        Ok(())
-    }
-
-    fn expected_link(&self, record: &EventRecord) -> Result<ChainHash, ChainError> {
-        let expected = self.version.next_seq();
-        if record.seq != expected {
-            return Err(ChainError::Gap { expected, found: record.seq });
-        }
-        Ok(self.head.next_for_record(record))
-    }
-
-    fn advance_to(&mut self, seq: Seq, link: ChainHash) {
-        self.version = seq.into();
-        self.head = link;
     }
 }
 

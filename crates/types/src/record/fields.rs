@@ -3,6 +3,8 @@
 //! One list serves both the envelope, which the chain and the checksum cover, and the body, which
 //! streams and exports carry, so that the two cannot diverge.
 
+use std::sync::LazyLock;
+
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::elapsed::ElapsedTime;
@@ -82,15 +84,7 @@ fn write_fields<'e>(
     put("worker_id", event.worker_id.field_value());
 }
 
-static NO_PROJECTED_FIELDS: ProjectedFields = ProjectedFields {
-    current_index: None,
-    current_item: None,
-    context_key: None,
-    context_value: None,
-    distributed_state: None,
-    trace_component: None,
-    extra: None,
-};
+static NO_PROJECTED_FIELDS: LazyLock<ProjectedFields> = LazyLock::new(ProjectedFields::default);
 
 /// Value of a field.
 enum FieldValue<'e> {

@@ -49,7 +49,7 @@ impl ReplayedState {
         let execution = whole.write_part("execution", |whole| {
             self.execution.write_canonical(&mut whole.text);
         });
-        whole.write_field("execution_id", &self.execution_id.get());
+        whole.write_field("execution_id", &self.execution_id);
         let frame = whole.write_map("frames", &self.frames);
         whole.write_field("last_event_id", &self.last_event_id);
         whole.write_field("last_event_type", &self.last_event_type);
@@ -150,7 +150,7 @@ mod tests {
     use crate::digest::sha256;
     use crate::id::{EventId, ExecutionId};
     use crate::json::{Json, to_canonical};
-    use crate::replay::{EventNumber, LoopEntry, PayloadRef, ReferenceSummary};
+    use crate::replay::{LoopEntry, PayloadRef, ReferenceSummary};
 
     fn test_state() -> ReplayedState {
         let mut state = ReplayedState::new(
@@ -159,7 +159,7 @@ mod tests {
             ExecutionId::new(7).unwrap(),
         );
         state.event_count = 2;
-        state.last_event_id = Some(EventNumber(EventId::new(9).unwrap()));
+        state.last_event_id = Some(EventId::new(9).unwrap().into());
         state.last_event_type = Some(crate::EventType::StepEnter.into());
         state.execution.payload_refs.push(PayloadRef {
             event_id: "9".into(),
@@ -171,7 +171,7 @@ mod tests {
                 completed: false,
                 done: 1,
                 failed: 0,
-                last_event_id: EventNumber(EventId::new(9).unwrap()),
+                last_event_id: EventId::new(9).unwrap().into(),
                 loop_id: id.into(),
                 step_name: None,
                 total: Some(3),

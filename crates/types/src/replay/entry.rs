@@ -6,21 +6,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventName;
-use crate::id::{EventId, as_number};
+use crate::id::{EventId, IdNumber};
 use crate::json::{CanonicalWriter, Json, WriteCanonical};
 use crate::status::StatusName;
 use crate::text::Text;
 
 /// Id of an event that is serialized as a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct EventNumber(#[serde(with = "as_number")] pub EventId);
-
-impl WriteCanonical for EventNumber {
-    fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.write_int(self.0.get());
-    }
-}
+pub type EventNumber = IdNumber<EventId>;
 
 /// Declares an entry. Its fields must be in alphabetical order, which is the order of the canonical
 /// form. Absent fields are omitted there and on the wire.

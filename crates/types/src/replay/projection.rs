@@ -9,7 +9,7 @@ use super::entry::{
     StageEntry,
 };
 use crate::event::EventName;
-use crate::id::{ExecutionId, as_number};
+use crate::id::{ExecutionId, IdNumber};
 use crate::name::{OrganizationId, TenantId};
 use crate::status::{EventStatus, StatusName};
 use crate::string_enum::string_enum;
@@ -38,9 +38,7 @@ pub struct ReplayedState {
     /// Organization within the tenant.
     pub organization_id: OrganizationId,
     /// The execution.
-    #[serde(with = "as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::IdNumber"))]
-    pub execution_id: ExecutionId,
+    pub execution_id: IdNumber<ExecutionId>,
     /// Number of folded events.
     pub event_count: i64,
     /// Last folded event.
@@ -73,7 +71,7 @@ impl ReplayedState {
         Self {
             tenant_id,
             organization_id,
-            execution_id,
+            execution_id: execution_id.into(),
             event_count: 0,
             last_event_id: None,
             last_event_type: None,

@@ -16,13 +16,13 @@ use noetl_api::credential::{CredentialRequest, CredentialView};
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
 use noetl_api::result::{ResultPutRequest, ResultPutResponse};
 use noetl_api::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
-use noetl_api::{ApiError, LeaseToken, WorkerApi};
+use noetl_api::{ApiError, WorkerApi};
 use noetl_playbook::model::ToolKind;
 use noetl_tools::platform::{PlatformHandle, ResultRef};
 use noetl_tools::{CancellationToken, ToolCall, ToolOutcome};
 use noetl_types::{
-    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName,
-    RuntimeId, Seq, TaskErrorKind, Timestamp, WorkerId, sha256,
+    CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, LeaseToken, Millis,
+    PoolName, RuntimeId, Seq, TaskErrorKind, Timestamp, WorkerId, sha256,
 };
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};

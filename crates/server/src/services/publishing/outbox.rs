@@ -134,7 +134,8 @@ impl Publishing {
     pub async fn list_outbox(&self, filter: OutboxFilter) -> Result<OutboxList> {
         let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
         let rows = self.infra.store().list_outbox_rows(filter).await?;
-        let next_after = rows.last().filter(|_| rows.len() >= limit).map(|row| row.outbox_id);
+        let next_after =
+            rows.last().filter(|_| rows.len() >= limit).map(|row| row.outbox_id.into());
         Ok(OutboxList { rows: rows.into_iter().map(to_outbox_entry).collect(), next_after })
     }
 
@@ -142,7 +143,8 @@ impl Publishing {
     pub async fn list_quarantine(&self, filter: QuarantineFilter) -> Result<QuarantineList> {
         let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
         let rows = self.infra.store().list_quarantined_items(filter).await?;
-        let next_after = rows.last().filter(|_| rows.len() >= limit).map(|row| row.quarantine_id);
+        let next_after =
+            rows.last().filter(|_| rows.len() >= limit).map(|row| row.quarantine_id.into());
         Ok(QuarantineList { rows: rows.into_iter().map(to_quarantine_entry).collect(), next_after })
     }
 
@@ -190,9 +192,9 @@ fn to_outbox_message(row: ClaimedMessage, max_body_bytes: usize) -> OutboxMessag
         OutboxPayload::External(payload) => RawJson::from(&payload),
     };
     OutboxMessage {
-        outbox_id: row.outbox_id,
-        event_id: row.event_id,
-        execution_id: row.execution_id,
+        outbox_id: row.outbox_id.into(),
+        event_id: row.event_id.into(),
+        execution_id: row.execution_id.map(Into::into),
         subject: row.subject,
         message_id: row.message_id,
         payload,
@@ -203,9 +205,9 @@ fn to_outbox_message(row: ClaimedMessage, max_body_bytes: usize) -> OutboxMessag
 
 fn to_outbox_entry(row: OutboxRow) -> OutboxEntry {
     OutboxEntry {
-        outbox_id: row.outbox_id,
-        event_id: row.event_id,
-        execution_id: row.execution_id,
+        outbox_id: row.outbox_id.into(),
+        event_id: row.event_id.into(),
+        execution_id: row.execution_id.map(Into::into),
         subject: row.subject,
         message_id: row.message_id,
         status: row.status.as_str().into(),
@@ -221,7 +223,7 @@ fn to_outbox_entry(row: OutboxRow) -> OutboxEntry {
 
 fn to_quarantine_entry(row: QuarantinedItem) -> QuarantineEntry {
     QuarantineEntry {
-        quarantine_id: row.quarantine_id,
+        quarantine_id: row.quarantine_id.into(),
         source: row.source,
         code: row.code,
         message: row.message,

@@ -1,14 +1,14 @@
 //! Random appends.
 
 use noetl_types::limits::Priority;
-use noetl_types::{CommandId, EventType, ExecutionVersion, Millis, Text};
+use noetl_types::{CommandId, EventType, ExecutionVersion, LeaseToken, Millis, Text};
 
 use super::super::fixture::{TestExecution, lease_terms, worker_id};
 use super::super::result::new_result;
 use super::RandomHistory;
 use crate::{
-    AppendError, AppendRequest, CommandChange, CommandEnd, Fence, LeaseCondition, LeaseToken,
-    LogHead, Store, TimerChange,
+    AppendError, AppendRequest, CommandChange, CommandEnd, Fence, LeaseCondition, LogHead, Store,
+    TimerChange,
 };
 
 impl RandomHistory {

@@ -8,6 +8,7 @@ use noetl_types::{
     FeedPosition, Json, OrganizationId, QuarantineId, TenantId, Text, Timestamp, json,
 };
 
+use super::super::fixture::payload_bytes;
 use super::super::outbox::{all_outbox_rows, outbox_claim, outbox_failure, outbox_mark};
 use super::super::stream::stream_lease_request;
 use super::RandomHistory;
@@ -25,12 +26,7 @@ fn describe_row(row: &OutboxRow) -> impl std::fmt::Debug {
 }
 
 fn describe_claimed(row: &ClaimedMessage) -> impl std::fmt::Debug {
-    (
-        row.message_id.clone(),
-        row.subject.clone(),
-        row.attempts,
-        row.payload.clone().into_canonical(),
-    )
+    (row.message_id.clone(), row.subject.clone(), row.attempts, payload_bytes(row.payload.clone()))
 }
 
 impl RandomHistory {

@@ -53,7 +53,6 @@ fn detects_missing_event() {
     log.remove(1);
     let error = verify_chain(&log).unwrap_err();
     assert_eq!(error.to_string(), "event 2 is missing: found event 3 instead");
-    assert_eq!(error.first_bad_seq().get(), 2);
 }
 
 #[test]
@@ -72,17 +71,6 @@ fn verification_resumes_between_pages() {
     verifier.verify_event(&log[1]).unwrap();
     verifier.verify_event(&log[2]).unwrap();
     assert_eq!(Ok(verifier.head()), verify_chain(&log));
-}
-
-#[test]
-fn head_is_computed_without_stored_links() {
-    let log = chain_records([first_record(), second_record()]);
-    let mut verifier = ChainVerifier::default();
-    for event in &log {
-        verifier.extend_with(&event.record).unwrap();
-    }
-    assert_eq!(verifier.head(), log[1].chain);
-    assert!(verifier.extend_with(&first_record()).is_err());
 }
 
 proptest! {

@@ -219,7 +219,7 @@ fn decode_snapshot(row: &Execution, snapshot: &Snapshot) -> Result<ReplayState, 
     let state = ReplayState::from_snapshot(&snapshot.state, &snapshot.checksum)
         .map_err(|error| error_chain(&error))?;
     let replayed = state.replayed();
-    let is_match = replayed.execution_id == row.execution_id
+    let is_match = replayed.execution_id.0 == row.execution_id
         && replayed.tenant_id == row.facts.tenant_id
         && replayed.organization_id == row.facts.organization_id
         && state.version() == snapshot.head.version;

@@ -69,7 +69,7 @@ impl Queries {
     fn store_snapshots(self: &Arc<Self>, folded: &mut FoldedLog) {
         let min_events = i64::from(self.infra.settings.snapshot_min_events);
         let rejected = std::mem::take(&mut folded.rejected);
-        let execution_id = folded.state.replayed().execution_id;
+        let execution_id = folded.state.replayed().execution_id.0;
         let mut states = std::mem::take(&mut folded.intermediates);
         states.retain(|intermediate| intermediate.saved_events >= min_events);
         if folded.tail_events > 0
@@ -98,7 +98,7 @@ impl Queries {
 
     async fn store_snapshot(&self, intermediate: IntermediateState) {
         let IntermediateState { state, saved_events } = intermediate;
-        let execution_id = state.replayed().execution_id;
+        let execution_id = state.replayed().execution_id.0;
         let head = match self.log_head_at(execution_id, state.version()).await {
             Ok(Some(head)) => head,
             Ok(None) => return,

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::digest::parse_hex;
 
 /// A secret of 16 bytes that proves a lease on a command. 32 hexadecimal digits on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,13 +23,6 @@ impl LeaseToken {
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
-
-    fn parse(text: &str) -> Option<Self> {
-        let is_hex =
-            text.len() == 2 * Self::LEN && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let number = is_hex.then(|| u128::from_str_radix(text, 16).ok())??;
-        Some(Self(number.to_be_bytes()))
-    }
 }
 
 /// A token is a secret, so its value is not printed.
@@ -46,23 +40,9 @@ impl Serialize for LeaseToken {
 
 impl<'de> Deserialize<'de> for LeaseToken {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text)
-            .ok_or_else(|| serde::de::Error::custom("a lease token has 32 hexadecimal digits"))
-    }
-}
-
-impl JsonSchema for LeaseToken {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "LeaseToken".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$" })
+        crate::text::deserialize(deserializer, "a lease token", |text| {
+            parse_hex(text).map(Self).ok_or("a lease token has 32 hexadecimal digits")
+        })
     }
 }
 
