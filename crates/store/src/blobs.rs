@@ -164,11 +164,11 @@ impl BlobFolder {
 /// Prepares a result for its row. If there is a blob folder, a large result is written to a file.
 pub(crate) async fn store_large_result(
     blobs: Option<&BlobFolder>,
-    result: StoredResult,
+    mut result: StoredResult,
 ) -> Result<ResultRow, StoreError> {
     let object_key = match blobs {
         Some(blobs) if result.bytes.len() > MIN_BLOB_BYTES => {
-            let bytes = Arc::clone(&result.bytes);
+            let bytes = std::mem::take(&mut result.bytes);
             Some(blobs.put_blob(bytes, result.sha256, result.created_at).await?)
         }
         Some(_) | None => None,

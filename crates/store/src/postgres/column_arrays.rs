@@ -7,19 +7,12 @@ use crate::row::{Cell, ColumnKind};
 /// Columns of a block of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockShape {
-    columns: Vec<BlockColumn>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct BlockColumn {
-    name: &'static str,
-    kind: ColumnKind,
+    columns: Vec<(&'static str, ColumnKind)>,
 }
 
 impl BlockShape {
     pub(crate) fn new(groups: &[&[(&'static str, ColumnKind)]]) -> Self {
-        let columns = groups.iter().copied().flatten();
-        Self { columns: columns.map(|(name, kind)| BlockColumn { name, kind: *kind }).collect() }
+        Self { columns: groups.concat() }
     }
 
     /// Returns the block as a subquery. Its parameters start after number `used`, which is
@@ -28,18 +21,15 @@ impl BlockShape {
         let mut outputs = Vec::new();
         let mut names = Vec::new();
         let mut arrays = Vec::new();
-        for BlockColumn { name, kind } in &self.columns {
+        for (name, kind) in &self.columns {
             *used += 1;
             arrays.push(format!("${used}::{}[]", sql_type(*kind)));
             names.push(*name);
-            outputs.push(match kind {
-                ColumnKind::Json => format!("{name}::json AS {name}"),
-                ColumnKind::Bool
-                | ColumnKind::Int
-                | ColumnKind::Float
-                | ColumnKind::Text
-                | ColumnKind::Bytes
-                | ColumnKind::Time => (*name).to_owned(),
+            let is_json = *kind == ColumnKind::Json;
+            outputs.push(if is_json {
+                format!("{name}::json AS {name}")
+            } else {
+                (*name).to_owned()
             });
         }
         format!(

@@ -12,16 +12,9 @@ use crate::row::{Cell, ColumnKind};
 /// Returns the columns of a composite type as SQL, for its definition.
 pub(super) fn composite_columns_sql(groups: &[&[(&'static str, ColumnKind)]]) -> String {
     let columns = groups.iter().copied().flatten();
-    let columns = columns.map(|(name, kind)| match kind {
-        ColumnKind::Json => format!("{name} json"),
-        ColumnKind::Bool
-        | ColumnKind::Int
-        | ColumnKind::Float
-        | ColumnKind::Text
-        | ColumnKind::Bytes
-        | ColumnKind::Time => {
-            format!("{name} {}", sql_type(*kind))
-        }
+    let columns = columns.map(|(name, kind)| {
+        let sql_type = if *kind == ColumnKind::Json { "json" } else { sql_type(*kind) };
+        format!("{name} {sql_type}")
     });
     columns.collect::<Vec<_>>().join(", ")
 }

@@ -3,7 +3,9 @@
 use noetl_types::{Digest, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
 use super::cell::{Cell, CellProblem, CellRef, FromCell};
-use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
+use super::table::{
+    ColumnKind, Columns, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, columns, table,
+};
 use crate::model::{
     AnsweredRequest, AwaitedName, BroadcastSignal, CachePut, CachedResult, CachedStepResult,
     DedupRecord, DedupReservation, ExecutionVar, FollowUpChange, IdempotencyRecord, MatchKey,
@@ -12,50 +14,40 @@ use crate::model::{
 };
 use crate::prepare_append::PreparedAppend;
 
-/// A name that a wait awaits. The primary key comes first, as in all tables here.
-pub(crate) static WAIT: Table = Table {
-    name: "wait",
-    columns: &[
-        ("execution_id", ColumnKind::Int),
-        ("command_id", ColumnKind::Int),
-        ("number", ColumnKind::Int),
-        ("tenant_id", ColumnKind::Text),
-        ("kind", ColumnKind::Text),
-        ("name", ColumnKind::Text),
-        ("match_key", ColumnKind::Text),
-        ("step_name", ColumnKind::Text),
-        ("iter_index", ColumnKind::Int),
-        ("until", ColumnKind::Time),
-        ("detail", ColumnKind::Json),
-        ("since", ColumnKind::Time),
-    ],
-};
+table! {
+    /// A name that a wait awaits. The primary key comes first, as in all tables here.
+    WAIT = "wait": OpenWait {
+        position(execution_id: Int, command_id: Int, number: Int),
+        tenant_id: Text,
+        kind: Text,
+        awaited(name: Text, match_key: Text),
+        step(step_name: Text),
+        index(iter_index: Int),
+        until: Time,
+        detail: Json,
+        since: Time,
+    }
+}
 
 table! {
     /// A follow-up.
     FOLLOW_UP = "errand": StoredFollowUp {
         execution_id: Int,
-        follow_up_id(errand_id): Text,
+        follow_up_id(errand_id: Text),
         body: Json,
         due_at: Time,
     }
 }
 
-pub(crate) static SLOT: Table = Table {
-    name: "concurrency_slot",
-    columns: &[
-        ("tenant_id", ColumnKind::Text),
-        ("slot_key", ColumnKind::Text),
-        ("execution_id", ColumnKind::Int),
-        ("step_name", ColumnKind::Text),
-        ("run", ColumnKind::Int),
-        ("slot_limit", ColumnKind::Int),
-        ("priority", ColumnKind::Int),
-        ("arrived_at", ColumnKind::Time),
-        ("held_at", ColumnKind::Time),
-        ("confirmed", ColumnKind::Bool),
-    ],
-};
+table! {
+    SLOT = "concurrency_slot": Slot {
+        id(tenant_id: Text, slot_key: Text, execution_id: Int, step_name: Text, run: Int),
+        limit(slot_limit: Int),
+        priority: Int,
+        arrived_at: Time,
+        state(held_at: Time, confirmed: Bool),
+    }
+}
 
 /// A cached step result.
 pub(crate) static CACHE: Table = Table {
@@ -102,22 +94,20 @@ pub(crate) static IDEMPOTENCY: Table = Table {
     ],
 };
 
-/// A broadcast signal.
-pub(crate) static BROADCAST: Table = Table {
-    name: "signal_broadcast",
-    columns: &[
-        ("signal_id", ColumnKind::Int),
-        ("tenant_id", ColumnKind::Text),
-        ("name", ColumnKind::Text),
-        ("signal_key", ColumnKind::Text),
-        ("payload", ColumnKind::Json),
-        ("actor", ColumnKind::Text),
-        ("received_at", ColumnKind::Time),
-        ("expires_at", ColumnKind::Time),
-        ("match_name", ColumnKind::Text),
-        ("match_key", ColumnKind::Text),
-    ],
-};
+table! {
+    /// A broadcast signal.
+    BROADCAST = "signal_broadcast": BroadcastSignal {
+        signal_id: Int,
+        tenant_id: Text,
+        name: Text,
+        key(signal_key: Text),
+        payload: Json,
+        actor: Text,
+        received_at: Time,
+        expires_at: Time,
+    }
+    computed { match_name: Text, match_key: Text }
+}
 
 pub(crate) static VAR: Table = Table {
     name: "transient",
@@ -131,24 +121,11 @@ pub(crate) static VAR: Table = Table {
     ],
 };
 
-impl ToRow for OpenWait {
-    fn to_row(&self) -> Vec<Cell> {
-        let position = self.position;
-        cells![
-            position.execution_id,
-            position.command_id,
-            position.number,
-            self.tenant_id,
-            self.kind,
-            self.awaited.name,
-            self.awaited.key,
-            self.step,
-            self.index,
-            self.until,
-            self.detail,
-            self.since,
-        ]
-    }
+columns! {
+    WaitPosition { execution_id, command_id, number }
+    AwaitedName { name, key }
+    SlotId { tenant_id, key, execution_id, holder }
+    ExecutionVar { name, kind, value, source_step, set_at }
 }
 
 /// Encodes the key of the first name that a wait no longer awaits.
@@ -158,27 +135,6 @@ pub(crate) fn encode_wait_end(
     number: u32,
 ) -> Vec<Cell> {
     cells![execution_id, command_id, number]
-}
-
-impl FromRow for OpenWait {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&WAIT, cells);
-        Ok(Self {
-            position: WaitPosition {
-                execution_id: row.read_next()?,
-                command_id: row.read_next()?,
-                number: row.read_next()?,
-            },
-            tenant_id: row.read_next()?,
-            kind: row.read_next()?,
-            awaited: AwaitedName { name: row.read_next()?, key: row.read_next()? },
-            step: row.read_next()?,
-            index: row.read_next()?,
-            until: row.read_next()?,
-            detail: row.read_next()?,
-            since: row.read_next()?,
-        })
-    }
 }
 
 /// Encodes the change of a follow-up: all columns, or only the key if it is done.
@@ -194,49 +150,41 @@ pub(crate) fn encode_follow_up_change(
     }
 }
 
-/// Encodes the identity of a slot. For the execution as a whole, the step is empty and the run is
-/// 0.
+/// Encodes the identity of a slot.
 pub(crate) fn encode_slot_id(slot: &SlotId) -> Vec<Cell> {
-    let (step, run) = match &slot.holder {
-        SlotHolder::Execution => ("", 0),
-        SlotHolder::Step { step, run } => (step.as_str(), *run),
-    };
-    cells![slot.tenant_id, slot.key, slot.execution_id, step, run]
+    let mut cells = Vec::new();
+    slot.write_columns(&mut cells);
+    cells
 }
 
-impl ToRow for Slot {
-    fn to_row(&self) -> Vec<Cell> {
-        let (held_at, is_confirmed) = match self.state {
-            SlotState::Waiting => (None, false),
-            SlotState::Held { since, is_confirmed } => (Some(since), is_confirmed),
+/// For the execution as a whole, the step is empty and the run is 0.
+impl Columns for SlotHolder {
+    fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+        let (HolderStep(step), run) = (row.read_next()?, row.read_next()?);
+        Ok(step.map_or(Self::Execution, |step| Self::Step { step, run }))
+    }
+
+    fn write_columns(&self, cells: &mut Vec<Cell>) {
+        let (step, run) = match self {
+            Self::Execution => ("", 0),
+            Self::Step { step, run } => (step.as_str(), *run),
         };
-        let mut cells = encode_slot_id(&self.id);
-        cells.extend(cells![self.limit, self.priority, self.arrived_at, held_at, is_confirmed,]);
-        cells
+        cells.extend(cells![step, run]);
     }
 }
 
-impl FromRow for Slot {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&SLOT, cells);
-        let (tenant_id, key, execution_id) = (row.read_next()?, row.read_next()?, row.read_next()?);
-        let holder = match row.read_next::<HolderStep>()? {
-            HolderStep(None) => {
-                let _: u32 = row.read_next()?;
-                SlotHolder::Execution
-            }
-            HolderStep(Some(step)) => SlotHolder::Step { step, run: row.read_next()? },
+impl Columns for SlotState {
+    fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+        let (since, is_confirmed): (Option<Timestamp>, _) = (row.read_next()?, row.read_next()?);
+        Ok(since.map_or(Self::Waiting, |since| Self::Held { since, is_confirmed }))
+    }
+
+    fn write_columns(&self, cells: &mut Vec<Cell>) {
+        let (held_at, is_confirmed) = match self {
+            Self::Waiting => (None, false),
+            Self::Held { since, is_confirmed } => (Some(since), *is_confirmed),
         };
-        Ok(Self {
-            id: SlotId { tenant_id, key, execution_id, holder },
-            limit: row.read_next()?,
-            priority: row.read_next()?,
-            arrived_at: row.read_next()?,
-            state: match (row.read_next()?, row.read_next()?) {
-                (Some(since), is_confirmed) => SlotState::Held { since, is_confirmed },
-                (None, true | false) => SlotState::Waiting,
-            },
-        })
+        cells.extend(cells![held_at, is_confirmed]);
     }
 }
 
@@ -397,53 +345,16 @@ impl StoredRequest {
     }
 }
 
-impl ToRow for BroadcastSignal {
-    fn to_row(&self) -> Vec<Cell> {
-        cells![
-            self.signal_id,
-            self.tenant_id,
-            self.name,
-            self.key,
-            self.payload,
-            self.actor,
-            self.received_at,
-            self.expires_at,
-            self.match_name(),
-            self.match_key(),
-        ]
-    }
-}
-
-impl FromRow for BroadcastSignal {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&BROADCAST, cells);
-        Ok(Self {
-            signal_id: row.read_next()?,
-            tenant_id: row.read_next()?,
-            name: row.read_next()?,
-            key: row.read_next()?,
-            payload: row.read_next()?,
-            actor: row.read_next()?,
-            received_at: row.read_next()?,
-            expires_at: row.read_next()?,
-        })
-    }
-}
-
 pub(crate) fn encode_var(execution_id: ExecutionId, var: &ExecutionVar) -> Vec<Cell> {
-    cells![execution_id, var.name, var.kind, var.value, var.source_step, var.set_at,]
+    let mut cells = cells![execution_id];
+    var.write_columns(&mut cells);
+    cells
 }
 
 impl FromRow for ExecutionVar {
     fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
         let mut row = RowReader::new(&VAR, cells);
         let _: ExecutionId = row.read_next()?;
-        Ok(Self {
-            name: row.read_next()?,
-            kind: row.read_next()?,
-            value: row.read_next()?,
-            source_step: row.read_next()?,
-            set_at: row.read_next()?,
-        })
+        Self::read_columns(&mut row)
     }
 }

@@ -1,10 +1,11 @@
 //! The tables of executions, commands, timers, snapshots, definitions and processes.
 
-use noetl_types::id::HighWaterMark;
-use noetl_types::{ExecutionId, ExecutionVersion, MachineId, Millis};
+use noetl_types::{ExecutionId, ExecutionVersion, MachineId};
 
 use super::cell::Cell;
-use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
+use super::table::{
+    ColumnKind, Columns, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, columns, table,
+};
 use crate::machine_ids::MachineRecord;
 use crate::model::{
     CatalogEntry, Command, CommandLease, CommandPatch, DueTimer, Execution, ExecutionFacts,
@@ -13,72 +14,73 @@ use crate::model::{
 };
 use crate::prepare_append::PreparedAppend;
 
-/// All columns of an execution.
-pub(crate) static EXECUTION: Table = Table { name: "execution", columns: EXECUTION_COLUMNS };
+table! {
+    EXECUTION = "execution": Execution {
+        execution_id: Int,
+        head(version: Int, chain_head: Bytes, last_ingest_time: Time),
+        view(
+            ended: Bool,
+            status: Text,
+            paused: Bool,
+            last_node_name: Text,
+            ended_at: Time,
+            error: Text,
+        ),
+        last_event_id: Int,
+        last_event_type: Text,
+        facts(
+            tenant_id: Text,
+            organization_id: Text,
+            catalog_id: Int,
+            path: Text,
+            playbook_version: Int,
+            definition_sha256: Bytes,
+            parent_execution_id: Int,
+            root_execution_id: Int,
+            forked_from_id: Int,
+            forked_from_seq: Int,
+            origin: Text,
+            pool: Text,
+            priority: Int,
+            labels: Json,
+            started_at: Time,
+        ),
+    }
+}
 
 /// The columns of an execution that every append writes.
 pub(crate) static EXECUTION_MUTABLE: Table =
-    Table { name: "execution", columns: EXECUTION_COLUMNS.split_at(12).0 };
+    Table { name: EXECUTION.name, columns: EXECUTION.columns.split_at(12).0 };
 
-const EXECUTION_COLUMNS: &[(&str, ColumnKind)] = &[
-    ("execution_id", ColumnKind::Int),
-    ("version", ColumnKind::Int),
-    ("chain_head", ColumnKind::Bytes),
-    ("last_ingest_time", ColumnKind::Time),
-    ("ended", ColumnKind::Bool),
-    ("status", ColumnKind::Text),
-    ("paused", ColumnKind::Bool),
-    ("last_node_name", ColumnKind::Text),
-    ("ended_at", ColumnKind::Time),
-    ("error", ColumnKind::Text),
-    ("last_event_id", ColumnKind::Int),
-    ("last_event_type", ColumnKind::Text),
-    ("tenant_id", ColumnKind::Text),
-    ("organization_id", ColumnKind::Text),
-    ("catalog_id", ColumnKind::Int),
-    ("path", ColumnKind::Text),
-    ("playbook_version", ColumnKind::Int),
-    ("definition_sha256", ColumnKind::Bytes),
-    ("parent_execution_id", ColumnKind::Int),
-    ("root_execution_id", ColumnKind::Int),
-    ("forked_from_id", ColumnKind::Int),
-    ("forked_from_seq", ColumnKind::Int),
-    ("origin", ColumnKind::Text),
-    ("pool", ColumnKind::Text),
-    ("priority", ColumnKind::Int),
-    ("labels", ColumnKind::Json),
-    ("started_at", ColumnKind::Time),
-];
-
-pub(crate) static COMMAND: Table = Table {
-    name: "command",
-    columns: &[
-        ("command_id", ColumnKind::Int),
-        ("execution_id", ColumnKind::Int),
-        ("step_name", ColumnKind::Text),
-        ("run", ColumnKind::Int),
-        ("iter_index", ColumnKind::Int),
-        ("frame_no", ColumnKind::Int),
-        ("segment", ColumnKind::Int),
-        ("server_retry", ColumnKind::Int),
-        ("tool_kind", ColumnKind::Text),
-        ("pool", ColumnKind::Text),
-        ("priority", ColumnKind::Int),
-        ("max_attempts", ColumnKind::Int),
-        ("deadline_ms", ColumnKind::Int),
-        ("not_before", ColumnKind::Time),
-        ("held", ColumnKind::Bool),
-        ("status", ColumnKind::Text),
-        ("attempt", ColumnKind::Int),
-        ("worker_id", ColumnKind::Text),
-        ("lease_token", ColumnKind::Bytes),
-        ("lease_until", ColumnKind::Time),
-        ("claimed_at", ColumnKind::Time),
-        ("started_at", ColumnKind::Time),
-        ("completed_at", ColumnKind::Time),
-        ("error", ColumnKind::Text),
-    ],
-};
+table! {
+    COMMAND = "command": Command {
+        command_id: Int,
+        execution_id: Int,
+        instance(
+            step_name: Text,
+            run: Int,
+            iter_index: Int,
+            frame_no: Int,
+            segment: Int,
+            server_retry: Int,
+        ),
+        tool_kind: Text,
+        pool: Text,
+        priority: Int,
+        max_attempts: Int,
+        deadline(deadline_ms: Int),
+        not_before: Time,
+        held: Bool,
+        status: Text,
+        attempt: Int,
+        worker(worker_id: Text),
+        lease(lease_token: Bytes, lease_until: Time),
+        claimed_at: Time,
+        started_at: Time,
+        completed_at: Time,
+        error: Text,
+    }
+}
 
 /// The change of a command. See [`CommandPatch`].
 pub(crate) static COMMAND_PATCH: Table = Table {
@@ -114,19 +116,15 @@ table! {
     }
 }
 
-pub(crate) static SNAPSHOT: Table = Table {
-    name: "projection_snapshot",
-    columns: &[
-        ("execution_id", ColumnKind::Int),
-        ("kind", ColumnKind::Text),
-        ("fold_version", ColumnKind::Int),
-        ("version", ColumnKind::Int),
-        ("chain_head", ColumnKind::Bytes),
-        ("last_ingest_time", ColumnKind::Time),
-        ("state", ColumnKind::Bytes),
-        ("checksum", ColumnKind::Bytes),
-    ],
-};
+table! {
+    SNAPSHOT = "projection_snapshot": Snapshot {
+        execution_id: Int,
+        key(kind: Text, fold_version: Int),
+        head(version: Int, chain_head: Bytes, last_ingest_time: Time),
+        state: Bytes,
+        checksum: Bytes,
+    }
+}
 
 table! {
     CATALOG = "catalog": CatalogEntry {
@@ -167,37 +165,72 @@ pub(crate) static MACHINE: Table = Table {
     ],
 };
 
+columns! {
+    LogHead { version, chain, ingest_time }
+    ExecutionFacts {
+        tenant_id,
+        organization_id,
+        catalog_id,
+        path,
+        playbook_version,
+        definition_sha256,
+        parent_execution_id,
+        root_execution_id,
+        forked_from,
+        origin,
+        pool,
+        priority,
+        labels,
+        started_at,
+    }
+    StepInstance { step_name, step_pass, iter_index, frame_no, segment, server_retry }
+    SnapshotKey { kind, fold_version }
+    MachineRecord { owner, epoch, lease_until, high_water }
+}
+
+columns! {
+    Option<ForkedFrom> { execution_id, seq }
+    Option<CommandLease> { token, until }
+}
+
+impl Columns for ExecutionView {
+    fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+        // The `ended` column is derived from the status.
+        let _: bool = row.read_next()?;
+        Ok(Self {
+            status: row.read_next()?,
+            paused: row.read_next()?,
+            last_node_name: row.read_next()?,
+            ended_at: row.read_next()?,
+            error: row.read_next()?,
+        })
+    }
+
+    fn write_columns(&self, cells: &mut Vec<Cell>) {
+        cells.extend(cells![
+            self.status.is_terminal(),
+            self.status,
+            self.paused,
+            self.last_node_name,
+            self.ended_at,
+            self.error,
+        ]);
+    }
+}
+
 /// Encodes the execution of an append. The fixed attributes are null unless it is new.
 pub(crate) fn encode_execution(prepared: &PreparedAppend) -> Vec<Cell> {
     let append = &prepared.append;
-    let view = &append.view;
-    let head = &prepared.head;
-    let last = prepared.last_event();
-    let mut cells = cells![append.execution_id, head.version, head.chain, head.ingest_time,];
-    cells.extend(encode_view_cells(view));
-    cells
-        .extend(
-            cells![last.map(|(event_id, _)| event_id), last.map(|(_, event_type)| event_type),],
-        );
-    let facts = append.start.as_ref();
-    let forked_from = facts.and_then(|facts| facts.forked_from);
-    cells.extend(cells![
-        facts.map(|it| &it.tenant_id),
-        facts.map(|it| &it.organization_id),
-        facts.and_then(|it| it.catalog_id),
-        facts.and_then(|it| it.path.as_ref()),
-        facts.and_then(|it| it.playbook_version),
-        facts.and_then(|it| it.definition_sha256),
-        facts.and_then(|it| it.parent_execution_id),
-        facts.and_then(|it| it.root_execution_id),
-        forked_from.map(|from| from.execution_id),
-        forked_from.map(|from| from.seq),
-        facts.map(|it| it.origin),
-        facts.map(|it| &it.pool),
-        facts.map(|it| it.priority),
-        facts.and_then(|it| it.labels.as_ref()),
-        facts.map(|it| it.started_at),
-    ]);
+    let (event_id, event_type) = prepared.last_event().unzip();
+    let mut cells = Vec::with_capacity(EXECUTION.columns.len());
+    append.execution_id.write_columns(&mut cells);
+    prepared.head.write_columns(&mut cells);
+    append.view.write_columns(&mut cells);
+    cells.extend(cells![event_id, event_type]);
+    if let Some(facts) = &append.start {
+        facts.write_columns(&mut cells);
+    }
+    cells.resize(EXECUTION.columns.len(), Cell::Null);
     cells
 }
 
@@ -208,138 +241,8 @@ pub(crate) fn encode_view(
     view: &ExecutionView,
 ) -> Vec<Cell> {
     let mut cells = cells![execution_id, version];
-    cells.extend(encode_view_cells(view));
+    view.write_columns(&mut cells);
     cells
-}
-
-fn encode_view_cells(view: &ExecutionView) -> Vec<Cell> {
-    cells![
-        view.status.is_terminal(),
-        view.status,
-        view.paused,
-        view.last_node_name,
-        view.ended_at,
-        view.error,
-    ]
-}
-
-impl FromRow for Execution {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&EXECUTION, cells);
-        let execution_id = row.read_next()?;
-        let head = LogHead {
-            version: row.read_next()?,
-            chain: row.read_next()?,
-            ingest_time: row.read_next()?,
-        };
-        // The `ended` column is derived from the status.
-        let _: bool = row.read_next()?;
-        let view = ExecutionView {
-            status: row.read_next()?,
-            paused: row.read_next()?,
-            last_node_name: row.read_next()?,
-            ended_at: row.read_next()?,
-            error: row.read_next()?,
-        };
-        Ok(Self {
-            execution_id,
-            head,
-            view,
-            last_event_id: row.read_next()?,
-            last_event_type: row.read_next()?,
-            facts: decode_facts(&mut row)?,
-        })
-    }
-}
-
-fn decode_facts(row: &mut RowReader) -> Result<ExecutionFacts, CorruptRow> {
-    Ok(ExecutionFacts {
-        tenant_id: row.read_next()?,
-        organization_id: row.read_next()?,
-        catalog_id: row.read_next()?,
-        path: row.read_next()?,
-        playbook_version: row.read_next()?,
-        definition_sha256: row.read_next()?,
-        parent_execution_id: row.read_next()?,
-        root_execution_id: row.read_next()?,
-        forked_from: match (row.read_next()?, row.read_next()?) {
-            (Some(execution_id), Some(seq)) => Some(ForkedFrom { execution_id, seq }),
-            (Some(_) | None, None) | (None, Some(_)) => None,
-        },
-        origin: row.read_next()?,
-        pool: row.read_next()?,
-        priority: row.read_next()?,
-        labels: row.read_next()?,
-        started_at: row.read_next()?,
-    })
-}
-
-impl ToRow for Command {
-    fn to_row(&self) -> Vec<Cell> {
-        let instance = &self.instance;
-        cells![
-            self.command_id,
-            self.execution_id,
-            instance.step_name,
-            instance.step_pass,
-            instance.iter_index,
-            instance.frame_no,
-            instance.segment,
-            instance.server_retry,
-            self.tool_kind,
-            self.pool,
-            self.priority,
-            self.max_attempts,
-            self.deadline.map(Millis::as_ms),
-            self.not_before,
-            self.held,
-            self.status,
-            self.attempt,
-            self.worker,
-            self.lease.map(|lease| lease.token),
-            self.lease.map(|lease| lease.until),
-            self.claimed_at,
-            self.started_at,
-            self.completed_at,
-            self.error,
-        ]
-    }
-}
-
-impl FromRow for Command {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&COMMAND, cells);
-        Ok(Self {
-            command_id: row.read_next()?,
-            execution_id: row.read_next()?,
-            instance: StepInstance {
-                step_name: row.read_next()?,
-                step_pass: row.read_next()?,
-                iter_index: row.read_next()?,
-                frame_no: row.read_next()?,
-                segment: row.read_next()?,
-                server_retry: row.read_next()?,
-            },
-            tool_kind: row.read_next()?,
-            pool: row.read_next()?,
-            priority: row.read_next()?,
-            max_attempts: row.read_next()?,
-            deadline: row.read_next::<Option<u64>>()?.map(Millis::from_ms),
-            not_before: row.read_next()?,
-            held: row.read_next()?,
-            status: row.read_next()?,
-            attempt: row.read_next()?,
-            worker: row.read_next()?,
-            lease: match (row.read_next()?, row.read_next()?) {
-                (Some(token), Some(until)) => Some(CommandLease { token, until }),
-                (Some(_) | None, None) | (None, Some(_)) => None,
-            },
-            claimed_at: row.read_next()?,
-            started_at: row.read_next()?,
-            completed_at: row.read_next()?,
-            error: row.read_next()?,
-        })
-    }
 }
 
 pub(crate) fn encode_patch(execution_id: ExecutionId, patch: &CommandPatch) -> Vec<Cell> {
@@ -356,61 +259,17 @@ pub(crate) fn encode_patch(execution_id: ExecutionId, patch: &CommandPatch) -> V
     ]
 }
 
-impl ToRow for Snapshot {
-    fn to_row(&self) -> Vec<Cell> {
-        cells![
-            self.execution_id,
-            self.key.kind,
-            self.key.fold_version,
-            self.head.version,
-            self.head.chain,
-            self.head.ingest_time,
-            *self.state,
-            self.checksum,
-        ]
-    }
-}
-
-impl FromRow for Snapshot {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&SNAPSHOT, cells);
-        Ok(Self {
-            execution_id: row.read_next()?,
-            key: SnapshotKey { kind: row.read_next()?, fold_version: row.read_next()? },
-            head: LogHead {
-                version: row.read_next()?,
-                chain: row.read_next()?,
-                ingest_time: row.read_next()?,
-            },
-            state: row.read_next()?,
-            checksum: row.read_next()?,
-        })
-    }
-}
-
 impl ToRow for (MachineId, MachineRecord) {
     fn to_row(&self) -> Vec<Cell> {
-        let (machine_id, machine) = self;
-        cells![
-            machine_id,
-            machine.owner,
-            machine.epoch,
-            machine.lease_until,
-            machine.high_water.get()
-        ]
+        let mut cells = cells![self.0];
+        self.1.write_columns(&mut cells);
+        cells
     }
 }
 
 impl FromRow for (MachineId, MachineRecord) {
     fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
         let mut row = RowReader::new(&MACHINE, cells);
-        let machine_id = row.read_next()?;
-        let machine = MachineRecord {
-            owner: row.read_next()?,
-            epoch: row.read_next()?,
-            lease_until: row.read_next()?,
-            high_water: HighWaterMark::new(row.read_next()?),
-        };
-        Ok((machine_id, machine))
+        Ok((row.read_next()?, Columns::read_columns(&mut row)?))
     }
 }

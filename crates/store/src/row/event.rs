@@ -4,7 +4,7 @@ use noetl_types::record::ProjectedFields;
 use noetl_types::{EventRecord, FeedPosition, NewEvent, StoredEvent};
 
 use super::cell::Cell;
-use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table};
+use super::table::{ColumnKind, Columns, CorruptRow, FromRow, RowCells, RowReader, Table};
 use crate::model::UnreadableEvent;
 use crate::prepare_append::PreparedEvent;
 
@@ -188,7 +188,7 @@ impl FromRow for StoredEvent {
         Ok(Self {
             record: EventRecord { event, seq, ingest_time, envelope_checksum },
             chain: row.read_next()?,
-            feed: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
+            feed: Columns::read_columns(&mut row)?,
         })
     }
 }

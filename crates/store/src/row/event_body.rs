@@ -11,7 +11,7 @@ use noetl_types::{Digest, FeedPosition, TenantId, Timestamp};
 
 use super::cell::{CellProblem, CellRef, FromCell as _};
 use super::event::EVENT;
-use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table};
+use super::table::{ColumnKind, Columns, CorruptRow, FromRow, RowCells, RowReader, Table};
 use crate::model::{EventBody, FeedItem, FeedMessage, UnreadableEvent, event_subject};
 
 /// Initial buffer size, sufficient for most bodies.
@@ -113,10 +113,7 @@ impl FromRow for FeedItem {
     fn from_row(mut cells: RowCells<'_>) -> Result<Self, CorruptRow> {
         let body_cells = cells.split_front(EVENT_BODY.columns.len());
         let mut position_reader = RowReader::new(&EVENT_BODY, cells);
-        let feed = FeedPosition {
-            tx: position_reader.read_next()?,
-            position: position_reader.read_next()?,
-        };
+        let feed = FeedPosition::read_columns(&mut position_reader)?;
         Ok(decode_feed_message(body_cells, feed)
             .map_err(|corrupt| UnreadableEvent { feed, reason: corrupt.message_with_cause() }))
     }

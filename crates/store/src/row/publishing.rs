@@ -4,7 +4,9 @@ use noetl_types::{FeedPosition, Json, Text, json};
 
 use super::cell::Cell;
 use super::event_body::decode_optional_event_body;
-use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
+use super::table::{
+    ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, columns, table,
+};
 use crate::model::{
     ClaimedMessage, OutboxPayload, OutboxRow, QuarantinedItem, StreamCursor, event_subject,
 };
@@ -120,35 +122,35 @@ pub(crate) const INVALID_ATTEMPTS_ERROR: &str =
 /// repeated, and low enough that the row can still be claimed many times.
 pub(crate) const MAX_REPAIRED_ATTEMPTS: u32 = u32::MAX - 1_000_000;
 
-/// A quarantined item.
-pub(crate) static QUARANTINE: Table = Table {
-    name: "outbox_quarantine",
-    columns: &[
-        ("quarantine_id", ColumnKind::Int),
-        ("source", ColumnKind::Text),
-        ("raw", ColumnKind::Text),
-        ("code", ColumnKind::Text),
-        ("message", ColumnKind::Text),
-        ("created_at", ColumnKind::Time),
-        ("raw_sha256", ColumnKind::Bytes),
-    ],
-};
+table! {
+    /// A quarantined item.
+    QUARANTINE = "outbox_quarantine": QuarantinedItem {
+        quarantine_id: Int,
+        source: Text,
+        raw: Text,
+        code: Text,
+        message: Text,
+        created_at: Time,
+    }
+    computed { raw_sha256: Bytes }
+}
 
-/// A stream cursor.
-pub(crate) static STREAM: Table = Table {
-    name: "stream_cursor",
-    columns: &[
-        ("name", ColumnKind::Text),
-        ("tx", ColumnKind::Int),
-        ("position", ColumnKind::Int),
-        ("epoch", ColumnKind::Int),
-        ("owner", ColumnKind::Text),
-        ("lease_until", ColumnKind::Time),
-        ("log_epoch", ColumnKind::Int),
-        ("stream_created_at", ColumnKind::Time),
-        ("updated_at", ColumnKind::Time),
-    ],
-};
+table! {
+    STREAM = "stream_cursor": StreamCursor {
+        name: Text,
+        position(tx: Int, position: Int),
+        epoch: Int,
+        owner: Text,
+        lease_until: Time,
+        log_epoch: Int,
+        stream_created_at: Time,
+        updated_at: Time,
+    }
+}
+
+columns! {
+    FeedPosition { tx, position }
+}
 
 /// Approximate message size, in addition to the event's columns.
 const ENVELOPE_BYTES: usize = 1024;
@@ -208,66 +210,6 @@ impl FromRow for ClaimedMessage {
             payload,
             payload_codec: row.read_next()?,
             attempts: row.read_next()?,
-        })
-    }
-}
-
-impl ToRow for QuarantinedItem {
-    fn to_row(&self) -> Vec<Cell> {
-        cells![
-            self.quarantine_id,
-            self.source,
-            self.raw,
-            self.code,
-            self.message,
-            self.created_at,
-            self.raw_sha256(),
-        ]
-    }
-}
-
-impl FromRow for QuarantinedItem {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&QUARANTINE, cells);
-        Ok(Self {
-            quarantine_id: row.read_next()?,
-            source: row.read_next()?,
-            raw: row.read_next()?,
-            code: row.read_next()?,
-            message: row.read_next()?,
-            created_at: row.read_next()?,
-        })
-    }
-}
-
-impl ToRow for StreamCursor {
-    fn to_row(&self) -> Vec<Cell> {
-        cells![
-            self.name,
-            self.position.tx,
-            self.position.position,
-            self.epoch,
-            self.owner,
-            self.lease_until,
-            self.log_epoch,
-            self.stream_created_at,
-            self.updated_at,
-        ]
-    }
-}
-
-impl FromRow for StreamCursor {
-    fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
-        let mut row = RowReader::new(&STREAM, cells);
-        Ok(Self {
-            name: row.read_next()?,
-            position: FeedPosition { tx: row.read_next()?, position: row.read_next()? },
-            epoch: row.read_next()?,
-            owner: row.read_next()?,
-            lease_until: row.read_next()?,
-            log_epoch: row.read_next()?,
-            stream_created_at: row.read_next()?,
-            updated_at: row.read_next()?,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use noetl_types::Text;
 
-use super::cell::{Cell, CellProblem, CellRef, FromCell};
+use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
 use crate::error::StoreError;
 
 /// Type of a column.
@@ -216,36 +216,103 @@ macro_rules! tuples {
 
 tuples!((A), (A, B), (A, B, C), (A, B, C, D), (A, B, C, D, E));
 
+/// A field of a row, which is stored in one or more consecutive columns.
+pub(crate) trait Columns: Sized {
+    fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow>;
+
+    fn write_columns(&self, cells: &mut Vec<Cell>);
+}
+
+impl<T: FromCell + ToCell> Columns for T {
+    fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+        row.read_next()
+    }
+
+    fn write_columns(&self, cells: &mut Vec<Cell>) {
+        cells.push(self.to_cell());
+    }
+}
+
+/// Implements [`Columns`] for structs, in the order of the fields listed here. An optional struct is
+/// null in all of its columns if it is missing.
+macro_rules! columns {
+    ($($name:ident { $($field:ident),+ $(,)? })+) => {
+        $(
+            impl $crate::row::table::Columns for $name {
+                fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+                    Ok(Self { $($field: $crate::row::table::Columns::read_columns(row)?),+ })
+                }
+
+                fn write_columns(&self, cells: &mut Vec<Cell>) {
+                    $($crate::row::table::Columns::write_columns(&self.$field, cells);)+
+                }
+            }
+        )+
+    };
+    ($(Option<$name:ident> { $first:ident, $second:ident })+) => {
+        $(
+            impl $crate::row::table::Columns for Option<$name> {
+                fn read_columns(row: &mut RowReader<'_>) -> Result<Self, CorruptRow> {
+                    let first: Option<_> = row.read_next()?;
+                    let second = row.read_next::<Option<_>>()?;
+                    Ok(first.zip(second).map(|($first, $second)| $name { $first, $second }))
+                }
+
+                fn write_columns(&self, cells: &mut Vec<Cell>) {
+                    let first = self.as_ref().map(|it| &it.$first);
+                    let second = self.as_ref().map(|it| &it.$second);
+                    cells.extend($crate::row::cells![first, second]);
+                }
+            }
+        )+
+    };
+}
+
+pub(super) use columns;
+
 /// Declares a table whose columns are the fields of a struct, which can be read from and written as
-/// its rows. A column whose name differs from its field follows in parentheses.
+/// its rows. A field with another column name, or with several columns, lists them in parentheses.
+/// The `computed` columns are written from methods and not read.
 macro_rules! table {
     (
         $(#[$doc:meta])*
         $table:ident = $name:literal: $row:ident {
-            $($field:ident $(($column:ident))?: $kind:ident),+ $(,)?
+            $(
+                $field:ident
+                $(: $kind:ident)?
+                $(($($column:ident: $column_kind:ident),+ $(,)?))?
+            ),+ $(,)?
         }
+        $(computed { $($computed:ident: $computed_kind:ident),+ $(,)? })?
     ) => {
         $(#[$doc])*
         pub(crate) static $table: Table = Table {
             name: $name,
-            columns: &[$((table!(@column $field $($column)?), ColumnKind::$kind)),+],
+            columns: &[
+                $(
+                    $((stringify!($field), ColumnKind::$kind),)?
+                    $($((stringify!($column), ColumnKind::$column_kind),)+)?
+                )+
+                $($((stringify!($computed), ColumnKind::$computed_kind),)+)?
+            ],
         };
 
         impl FromRow for $row {
             fn from_row(cells: RowCells<'_>) -> Result<Self, CorruptRow> {
                 let mut row = RowReader::new(&$table, cells);
-                Ok(Self { $($field: row.read_next()?),+ })
+                Ok(Self { $($field: $crate::row::table::Columns::read_columns(&mut row)?),+ })
             }
         }
 
         impl ToRow for $row {
             fn to_row(&self) -> Vec<Cell> {
-                cells![$(self.$field),+]
+                let mut cells = Vec::with_capacity($table.columns.len());
+                $($crate::row::table::Columns::write_columns(&self.$field, &mut cells);)+
+                $(cells.extend($crate::row::cells![$(self.$computed()),+]);)?
+                cells
             }
         }
     };
-    (@column $field:ident) => { stringify!($field) };
-    (@column $field:ident $column:ident) => { stringify!($column) };
 }
 
 pub(super) use table;

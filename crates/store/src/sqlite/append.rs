@@ -14,32 +14,17 @@ use crate::error::StoreError;
 use crate::executions::IS_DROPPED;
 use crate::model::{AppendError, AppendReceipt, TimerChange};
 use crate::row::{AppendRows, COMMAND, Cell, EVENT, EXECUTION, EXECUTION_MUTABLE, RESULT};
+use crate::sql::Statement;
 
-static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (EVENT.column_list(), placeholder_list(EVENT.columns.len()));
-    format!("INSERT INTO event ({columns}) VALUES ({placeholders})")
-});
-
-static INSERT_EXECUTION: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) =
-        (EXECUTION.column_list(), placeholder_list(EXECUTION.columns.len()));
-    format!("INSERT INTO execution ({columns}) VALUES ({placeholders})")
-});
+static INSERT_EVENT: Statement = Statement::insert(&EVENT, "");
+static INSERT_EXECUTION: Statement = Statement::insert(&EXECUTION, "");
+static INSERT_COMMAND: Statement = Statement::insert(&COMMAND, "");
+static INSERT_RESULT: Statement = Statement::insert(&RESULT, "");
 
 static UPDATE_EXECUTION: LazyLock<String> = LazyLock::new(|| {
     let columns = EXECUTION_MUTABLE.column_list();
     let placeholders = placeholder_list(EXECUTION_MUTABLE.columns.len());
     format!("UPDATE execution SET ({columns}) = ({placeholders}) WHERE execution_id = ?1")
-});
-
-static INSERT_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (COMMAND.column_list(), placeholder_list(COMMAND.columns.len()));
-    format!("INSERT INTO command ({columns}) VALUES ({placeholders})")
-});
-
-static INSERT_RESULT: LazyLock<String> = LazyLock::new(|| {
-    let (columns, placeholders) = (RESULT.column_list(), placeholder_list(RESULT.columns.len()));
-    format!("INSERT INTO result_store ({columns}) VALUES ({placeholders})")
 });
 
 /// Updates a command. The parameters are the columns of a patch.
@@ -169,25 +154,25 @@ fn read_head(
 fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceipt, ItemFailure> {
     let execute = |sql: &str, row: &[Cell]| execute_cached(connection, sql, params_from_iter(row));
     if rows.starts_execution {
-        execute(&INSERT_EXECUTION, &rows.execution)?;
+        execute(INSERT_EXECUTION.sqlite(), &rows.execution)?;
     } else {
         let cells = rows.execution.iter().take(EXECUTION_MUTABLE.columns.len());
         execute_cached(connection, &UPDATE_EXECUTION, params_from_iter(cells))?;
     }
     for event in &rows.events {
-        execute(&INSERT_EVENT, event)?;
+        execute(INSERT_EVENT.sqlite(), event)?;
     }
     // Position of the last event, read before any other insert.
     let feed = FeedPosition { tx: 0, position: connection.last_insert_rowid() };
     outbox::write_outbox_rows(connection, &rows.outbox)?;
     for command in &rows.issued {
-        execute(&INSERT_COMMAND, command)?;
+        execute(INSERT_COMMAND.sqlite(), command)?;
     }
     for (_, patch) in &rows.patches {
         execute(PATCH_COMMAND, patch)?;
     }
     for result in &rows.results {
-        execute(&INSERT_RESULT, result)?;
+        execute(INSERT_RESULT.sqlite(), result)?;
     }
     for change in &rows.timers {
         write_timer(connection, rows.execution_id, change)?;
