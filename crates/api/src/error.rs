@@ -38,6 +38,14 @@ impl ApiError {
         }
     }
 
+    /// Returns the delay before a retry that the server requests.
+    pub fn retry_after(&self) -> Option<Millis> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Unreachable(_) | Self::Unreadable(_) => None,
+        }
+    }
+
     /// True if the same call can succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -1,9 +1,10 @@
 //! Followers that wait for progress of an execution.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use noetl_types::{ExecutionId, ExecutionVersion};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Known progress of an execution that is followed.
@@ -43,15 +44,10 @@ impl<T> Default for ExecutionFollowers<T> {
     }
 }
 
-fn lock_watched<T>(watched: &Mutex<WatchMap<T>>) -> MutexGuard<'_, WatchMap<T>> {
-    // A map of senders is consistent between any two calls.
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T: Clone> ExecutionFollowers<T> {
     /// Follows an execution from now on.
     pub fn follow_execution(&self, execution_id: ExecutionId) -> ExecutionFollower<T> {
-        let mut watched = lock_watched(&self.watched);
+        let mut watched = self.watched.lock();
         let sender = watched.entry(execution_id).or_insert_with(|| {
             watch::Sender::new(ObservedProgress {
                 version: ExecutionVersion::EMPTY,
@@ -76,7 +72,7 @@ impl<T: Clone> ExecutionFollowers<T> {
 
     /// True if the execution has followers.
     pub fn has_followers(&self, execution_id: ExecutionId) -> bool {
-        lock_watched(&self.watched).contains_key(&execution_id)
+        self.watched.lock().contains_key(&execution_id)
     }
 
     /// Notifies the followers of an execution of its version, and of its result if it has ended.
@@ -87,7 +83,7 @@ impl<T: Clone> ExecutionFollowers<T> {
         version: ExecutionVersion,
         end: Option<T>,
     ) {
-        if let Some(sender) = lock_watched(&self.watched).get(&execution_id) {
+        if let Some(sender) = self.watched.lock().get(&execution_id) {
             sender.send_modify(|progress| {
                 progress.version = progress.version.max(version);
                 if end.is_some() {
@@ -99,14 +95,14 @@ impl<T: Clone> ExecutionFollowers<T> {
 
     /// Wakes the followers of an execution that has grown in another process, and possibly ended.
     pub fn notify_changed(&self, execution_id: ExecutionId, has_ended: bool) {
-        if let Some(sender) = lock_watched(&self.watched).get(&execution_id) {
+        if let Some(sender) = self.watched.lock().get(&execution_id) {
             bump_wakeups(sender, has_ended);
         }
     }
 
     /// Wakes all followers: any execution may have grown or ended.
     pub fn notify_all(&self) {
-        for sender in lock_watched(&self.watched).values() {
+        for sender in self.watched.lock().values() {
             bump_wakeups(sender, true);
         }
     }
@@ -159,7 +155,7 @@ impl<T: Clone> ExecutionFollower<T> {
 
 impl<T> Drop for ExecutionFollower<T> {
     fn drop(&mut self) {
-        let mut watched = lock_watched(&self.watched);
+        let mut watched = self.watched.lock();
         let is_last =
             watched.get(&self.execution_id).is_some_and(|sender| sender.receiver_count() == 1);
         if is_last {

@@ -5,10 +5,11 @@
 //! stays in the store, and the matcher records that there is a backlog.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_types::{Millis, PoolName, Text, WorkerId};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// A worker that polls for work.
@@ -101,24 +102,17 @@ impl<T> Default for Matcher<T> {
     }
 }
 
-fn lock_pools<T>(
-    pools: &Mutex<HashMap<PoolName, PoolQueue<T>>>,
-) -> MutexGuard<'_, HashMap<PoolName, PoolQueue<T>>> {
-    // Every change of a pool is complete before the next one can panic.
-    pools.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T> Matcher<T> {
     /// Returns the state of a pool. Must be called before the store is queried.
     pub fn backlog_mark(&self, pool: &PoolName) -> BacklogMark {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let queue = pool_entry(&mut pools, pool);
         BacklogMark { generation: queue.generation, has_backlog: queue.has_backlog }
     }
 
     /// Records that the store returned all work that it had since a mark.
     pub fn clear_backlog(&self, pool: &PoolName, mark: BacklogMark) {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let queue = pool_entry(&mut pools, pool);
         if queue.generation == mark.generation {
             queue.has_backlog = false;
@@ -133,7 +127,7 @@ impl<T> Matcher<T> {
         poller: Poller,
         mark: BacklogMark,
     ) -> Option<PollWait<T>> {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let queue = pool_entry(&mut pools, pool);
         if queue.generation != mark.generation {
             return None;
@@ -147,7 +141,7 @@ impl<T> Matcher<T> {
 
     /// Removes the first waiting worker that supports a kind of tool from the queue.
     pub fn reserve_poller(&self, pool: &PoolName, kind: &str) -> Option<Reservation<T>> {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let queue = &mut pools.get_mut(pool)?.waiting;
         queue.retain(|waiting| !waiting.wake.is_closed());
         let first = queue.iter().position(|waiting| waiting.poller.can_run(kind))?;
@@ -157,14 +151,14 @@ impl<T> Matcher<T> {
 
     /// Returns a waiting worker to the front of the queue.
     pub fn return_reservation(&self, reservation: Reservation<T>) {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let pool = pool_entry(&mut pools, &reservation.pool);
         pool.waiting.push_front(reservation.waiting);
     }
 
     /// Records that work was left in the store, and wakes enough waiting workers to take it.
     pub fn add_backlog(&self, pool: &PoolName, count: usize) {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         // For an unknown pool there is no one to wake: the first poll queries the store in any
         // case.
         let Some(pool) = pools.get_mut(pool) else {
@@ -185,7 +179,7 @@ impl<T> Matcher<T> {
     /// Ends the waits of a worker that may have ended, without work. A worker that is still alive
     /// polls again.
     pub fn dismiss_worker(&self, worker: &WorkerId) {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         for pool in pools.values_mut() {
             let (dismissed, remaining): (VecDeque<_>, VecDeque<_>) =
                 std::mem::take(&mut pool.waiting)
@@ -202,7 +196,7 @@ impl<T> Matcher<T> {
     /// Wakes every waiting worker, and makes concurrent polls query the store again. Used when time
     /// has passed, when other processes may have left work, or when the process ends.
     pub fn recheck_all(&self) {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         for pool in pools.values_mut() {
             pool.generation += 1;
             pool.has_backlog = true;
@@ -215,7 +209,7 @@ impl<T> Matcher<T> {
 
     /// Returns the number of workers that wait for a pool.
     pub fn waiting_count(&self, pool: &PoolName) -> usize {
-        lock_pools(&self.pools).get(pool).map_or(0, |pool| pool.waiting.len())
+        self.pools.lock().get(pool).map_or(0, |pool| pool.waiting.len())
     }
 }
 
@@ -257,7 +251,7 @@ impl<T> PollWait<T> {
 
     /// Leaves the queue. True if the wait was still queued.
     fn cancel_wait(&self) -> bool {
-        let mut pools = lock_pools(&self.pools);
+        let mut pools = self.pools.lock();
         let Some(pool) = pools.get_mut(&self.pool) else {
             return false;
         };
@@ -376,7 +370,7 @@ mod tests {
     fn unused_pools_are_not_stored() {
         let matcher = Matcher::<u32>::default();
         matcher.add_backlog(&shared_pool(), 1);
-        assert!(lock_pools(&matcher.pools).is_empty());
+        assert!(matcher.pools.lock().is_empty());
         assert!(matcher.backlog_mark(&shared_pool()).has_backlog);
     }
 

@@ -12,12 +12,13 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{Digest, Millis, Text, Timestamp, sha256};
+use parking_lot::Mutex;
 
 use crate::error::StoreError;
 use crate::model::{MIN_BLOB_BYTES, StoredResult};
@@ -285,7 +286,7 @@ impl BlobFolderInner {
     fn old_files(&self, now: Timestamp, max_checked: usize) -> io::Result<Vec<String>> {
         let before = system_time(now.saturating_sub(BLOB_GRACE_PERIOD));
         self.remove_leftovers(before)?;
-        let mut last = self.last_checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_checked.lock();
         let mut names = self.names_after(last.as_deref(), max_checked)?;
         if names.len() < max_checked {
             *last = None;

@@ -1,8 +1,9 @@
 //! Resources that are kept between calls, each until it has been idle for a while.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 /// Idle resources, each with a key that determines the calls that can use it.
@@ -38,7 +39,7 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
 
     /// Takes the most recently used resource with a key. Also returns how long it was idle.
     pub(crate) fn take(&self, key: &K) -> Option<(T, Duration)> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         let index = state.entries.iter().rposition(|entry| entry.key == *key)?;
         let entry = state.entries.remove(index);
         Some((entry.item, entry.since.elapsed()))
@@ -46,7 +47,7 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
 
     /// Keeps a resource for a later call, unless the pool is closed.
     pub(crate) fn put(self: &Arc<Self>, key: K, item: T) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }
@@ -58,28 +59,24 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
 
     /// Drops the least recently used resources until at most `max_items` are left.
     pub(crate) fn shrink_to(&self, max_items: usize) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         let extra = state.entries.len().saturating_sub(max_items);
         state.entries.drain(..extra);
     }
 
     /// Drops all resources, and later those that are put back.
     pub(crate) fn close(&self) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.closed = true;
         state.entries.clear();
     }
 
     /// Drops resources that have been idle too long. Returns true if any are left.
     fn drop_idle(&self) -> bool {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.entries.retain(|entry| entry.since.elapsed() < self.max_idle);
         state.has_reaper = !state.entries.is_empty();
         state.has_reaper
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, IdleState<K, T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

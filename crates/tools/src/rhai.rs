@@ -3,7 +3,7 @@
 //! A script runs on a dedicated thread, in a separate engine. It has its input and the names of its
 //! step, reaches the network only through the egress guard of http tasks, and has no file access.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use noetl_playbook::model::ToolKind;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, Timestamp};
+use parking_lot::Mutex;
 use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, FLOAT, INT, Map, Position, Scope};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -92,7 +93,7 @@ impl ScriptContext {
                 ..error.into()
             },
         };
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.log.lock();
         if !log.is_empty() {
             let log = Json::object([("log", Json::from(log.as_str()))]);
             outcome.extras.insert("rhai".into(), log);
@@ -208,7 +209,7 @@ impl ScriptContext {
     }
 
     fn append_log(&self, text: &str) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         if log.len() + text.len() < MAX_LOG_BYTES {
             log.push_str(text);
             log.push('\n');

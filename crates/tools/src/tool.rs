@@ -1,9 +1,8 @@
 //! The trait that a tool kind implements, and the context that it runs in.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use async_trait::async_trait;
 use noetl_types::{TaskError, TaskErrorKind};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::Semaphore;
 
@@ -66,16 +65,11 @@ impl CallContext {
 
     /// Records the process group that works for the call, if any.
     pub(crate) fn set_process_group(&self, group: Option<Pid>) {
-        *self.lock_group() = group;
+        *self.group.lock() = group;
     }
 
     /// Sends SIGTERM to the processes of the call. Returns true if there were any.
     pub(crate) fn terminate_group(&self) -> bool {
-        let group = self.lock_group();
-        group.is_some_and(|group| kill_process_group(group, Signal::TERM).is_ok())
-    }
-
-    fn lock_group(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+        self.group.lock().is_some_and(|group| kill_process_group(group, Signal::TERM).is_ok())
     }
 }

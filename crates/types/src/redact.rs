@@ -10,11 +10,12 @@ mod public_fields;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::{Json, JsonMap, TaskError, Text};
 pub use execution_secrets::ExecutionSecretRegistry;
 use execution_secrets::ExecutionSecretSet;
+use parking_lot::Mutex;
 use patterns::SecretPatterns;
 pub use public_fields::secret_fields;
 
@@ -225,7 +226,7 @@ pub struct SharedSecretSet {
 impl SharedSecretSet {
     /// Adds every string in a value.
     pub fn add(&self, value: &Json) {
-        lock_secrets(&self.own).add(value);
+        self.own.lock().add(value);
     }
 
     /// Adds the secret fields of a credential, for everything that runs for the execution. The type
@@ -239,15 +240,10 @@ impl SharedSecretSet {
 
     /// Returns the secrets known so far.
     pub fn current_secrets(&self) -> SecretSet {
-        let mut secrets = lock_secrets(&self.own).clone();
+        let mut secrets = self.own.lock().clone();
         secrets.extend(&self.execution.current_secrets());
         secrets
     }
-}
-
-fn lock_secrets(secrets: &Mutex<SecretSet>) -> MutexGuard<'_, SecretSet> {
-    // Secrets are only ever added, so the set is consistent even after a panic.
-    secrets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Secrets are never printed.

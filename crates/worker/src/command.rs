@@ -53,7 +53,7 @@ pub(crate) async fn run_command(
                 execution_id = %command.execution_id,
                 command_id = %command.command_id,
                 "the worker panicked while running a command: {}",
-                secrets.redact_text(panicked.0)
+                secrets.redact_text(panicked)
             );
             let error = TaskError::new(
                 TaskErrorKind::Unknown,
@@ -164,10 +164,8 @@ impl CommandRun<'_> {
             if cancel.is_cancelled() {
                 return None;
             }
-            let input = MachineInput {
-                now: Some(self.context.now()),
-                random_fraction: self.context.rng.next_f64(),
-            };
+            let input =
+                MachineInput { now: Some(self.context.now()), random_fraction: fastrand::f64() };
             progress.record_retries(machine.take_retries());
             machine = match machine.next(input) {
                 MachineAction::Done(outcome) => return Some(*outcome),
@@ -236,7 +234,7 @@ impl CommandRun<'_> {
                 command_id = %self.lease.command_id,
                 label = %label,
                 "a tool panicked: {}",
-                self.secrets.redact_text(panicked.0)
+                self.secrets.redact_text(panicked)
             );
             ToolOutcome::error(TaskErrorKind::Unknown, "the tool panicked")
         });

@@ -18,7 +18,6 @@ use crate::leases::{ActiveLeases, granted_duration};
 use crate::metrics::WorkerMetrics;
 use crate::platform_client::PlatformClient;
 use crate::report::OutgoingReport;
-use crate::rng::JitterRng;
 use crate::settings::WorkerSettings;
 use crate::tools::ToolRunner;
 
@@ -43,7 +42,6 @@ pub(crate) struct WorkerContext {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Secrets to redact, by execution.
     pub(crate) secrets: ExecutionSecretRegistry,
-    pub(crate) rng: JitterRng,
     /// One permit for each concurrent command.
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) report_queue: mpsc::UnboundedSender<OutgoingReport>,
@@ -84,7 +82,6 @@ impl WorkerContext {
             leases: ActiveLeases::default(),
             metrics,
             secrets: ExecutionSecretRegistry::default(),
-            rng: JitterRng::new(),
             permits: Arc::new(Semaphore::new(permits)),
             report_queue,
             progress_permits: Semaphore::new(MAX_PROGRESS_CALLS),

@@ -12,9 +12,10 @@ use noetl_types::json::to_canonical;
 use noetl_types::{
     ByteSize, CatalogId, Digest, ErrorCode, Json, TaskError, TaskErrorKind, Text, sha256,
 };
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
-use crate::cache::Cache;
-use crate::rng::{Backoff, JitterRng, retry_after};
+use crate::backoff::Backoff;
 
 /// Maximum number of cached definitions.
 const MAX_CACHED_DEFINITIONS: usize = 256;
@@ -23,12 +24,29 @@ const MAX_RETRY_DURATION: Duration = Duration::from_mins(1);
 /// Payloads of at least this size are verified on a blocking thread.
 const BLOCKING_DIGEST_BYTES: usize = 256 << 10;
 
-/// A cache of definitions and payloads.
+/// Expected number of cached payloads. Few, so that the cache is one shard and a large payload fits
+/// into it.
+const EXPECTED_PAYLOADS: usize = 32;
+
+/// URI and expected digest of a payload.
+type PayloadKey = (Arc<str>, Option<Digest>);
+
+/// Weighs a payload by its size, which is cached with it.
+#[derive(Debug, Clone)]
+struct PayloadWeighter;
+
+impl Weighter<PayloadKey, (Json, usize)> for PayloadWeighter {
+    fn weight(&self, _key: &PayloadKey, (_, bytes): &(Json, usize)) -> u64 {
+        u64::try_from(*bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// A cache of definitions and payloads. Concurrent requests for one of them share a fetch. Errors
+/// are not cached.
 pub(crate) struct DefinitionCache {
     api: Arc<dyn WorkerApi>,
-    rng: JitterRng,
     definitions: Cache<CatalogId, Arc<Playbook>>,
-    payloads: Cache<(Arc<str>, Option<Digest>), Json>,
+    payloads: Cache<PayloadKey, (Json, usize), PayloadWeighter>,
     payload_max: usize,
 }
 
@@ -37,9 +55,12 @@ impl DefinitionCache {
         let payload_max = usize::try_from(payload_cache.as_bytes()).unwrap_or(usize::MAX);
         Self {
             api,
-            rng: JitterRng::new(),
             definitions: Cache::new(MAX_CACHED_DEFINITIONS),
-            payloads: Cache::new(payload_max),
+            payloads: Cache::with_weighter(
+                EXPECTED_PAYLOADS,
+                payload_cache.as_bytes(),
+                PayloadWeighter,
+            ),
             payload_max,
         }
     }
@@ -57,9 +78,9 @@ impl DefinitionCache {
                 let message = format!("definition {id} cannot be checked");
                 TaskError::new(TaskErrorKind::Unknown, message)
             })??;
-            Ok((playbook, 1))
+            Ok(playbook)
         };
-        self.definitions.get(&id, fetch).await
+        self.definitions.get_or_insert_async(&id, fetch).await
     }
 
     /// Returns a payload after verifying its digest.
@@ -73,9 +94,9 @@ impl DefinitionCache {
                 Some(digest) => verify_digest(payload, weight, digest, &request.uri).await?,
                 None => payload,
             };
-            Ok((payload, weight))
+            Ok::<_, TaskError>((payload, weight))
         };
-        self.payloads.get(&key, fetch).await
+        Ok(self.payloads.get_or_insert_async(&key, fetch).await?.0)
     }
 
     /// Retries a request while the error is retryable.
@@ -87,7 +108,7 @@ impl DefinitionCache {
         loop {
             match call().await {
                 Err(error) if error.is_retryable() && backoff.elapsed() < MAX_RETRY_DURATION => {
-                    tokio::time::sleep(backoff.next_delay(&self.rng, retry_after(&error))).await;
+                    tokio::time::sleep(backoff.next_delay(error.retry_after())).await;
                 }
                 other => return other,
             }

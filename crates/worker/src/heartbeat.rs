@@ -9,10 +9,10 @@ use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
 use noetl_types::{ErrorCode, Json, Text};
 use tokio::time::sleep;
 
+use crate::backoff::{Backoff, with_jitter};
 use crate::context::{WorkerContext, call_with_timeout};
 use crate::leases::ActiveLease;
 use crate::metrics::RenewalOutcome;
-use crate::rng::{Backoff, retry_after};
 use crate::settings::WorkerError;
 
 /// Maximum number of leases per heartbeat.
@@ -42,7 +42,7 @@ pub(crate) async fn lease_renewal_loop(context: Arc<WorkerContext>) {
             let is_renewed = renew_leases(&context).await;
             // A failed renewal is repeated well before the next one would be due.
             let interval = context.renew_interval();
-            wait = if is_renewed { interval } else { context.rng.with_jitter(interval / 4) };
+            wait = if is_renewed { interval } else { with_jitter(interval / 4) };
         }
     };
     let _ = shutdown.run_until_cancelled(renew).await;
@@ -171,7 +171,7 @@ pub(crate) async fn register_worker(context: &WorkerContext) -> Result<(), Worke
             }
             Err(error) if is_temporary_error(&error) => {
                 tracing::warn!(worker_id = %settings.worker_id, "registration failed, retrying: {error}");
-                sleep(backoff.next_delay(&context.rng, retry_after(&error))).await;
+                sleep(backoff.next_delay(error.retry_after())).await;
             }
             Err(error) => return Err(WorkerError::Refused(error)),
         }

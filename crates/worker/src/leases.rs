@@ -1,11 +1,12 @@
 //! The active leases of the worker.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::{HeldLease, LeasedCommand};
 use noetl_types::{CommandId, ExecutionId, LeaseToken, Millis};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +81,7 @@ impl ActiveLeases {
         cancel: CancellationToken,
     ) -> Arc<ActiveLease> {
         let lease = Arc::new(ActiveLease::new(command, cancel));
-        let earlier = self.lock_leases().insert(lease.command_id, Arc::clone(&lease));
+        let earlier = self.0.lock().insert(lease.command_id, Arc::clone(&lease));
         if let Some(earlier) = earlier {
             earlier.cancel.cancel();
         }
@@ -89,7 +90,7 @@ impl ActiveLeases {
 
     /// Removes a lease, unless a later attempt has replaced it.
     pub(crate) fn release_lease(&self, lease: &Arc<ActiveLease>) {
-        let mut leases = self.lock_leases();
+        let mut leases = self.0.lock();
         let current = leases.get(&lease.command_id);
         if current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
             leases.remove(&lease.command_id);
@@ -97,12 +98,12 @@ impl ActiveLeases {
     }
 
     pub(crate) fn all_leases(&self) -> Vec<Arc<ActiveLease>> {
-        self.lock_leases().values().map(Arc::clone).collect()
+        self.0.lock().values().map(Arc::clone).collect()
     }
 
     /// Stops a command, regardless of its attempt.
     pub(crate) fn cancel_command(&self, command: CommandId) {
-        let lease = self.lock_leases().get(&command).map(Arc::clone);
+        let lease = self.0.lock().get(&command).map(Arc::clone);
         if let Some(lease) = lease {
             lease.cancel.cancel();
         }
@@ -113,9 +114,5 @@ impl ActiveLeases {
         for lease in self.all_leases() {
             lease.cancel.cancel();
         }
-    }
-
-    fn lock_leases(&self) -> MutexGuard<'_, HashMap<CommandId, Arc<ActiveLease>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

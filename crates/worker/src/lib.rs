@@ -22,7 +22,7 @@
 //!
 //! Must not open the platform's database, or decide what follows from a result.
 
-mod cache;
+mod backoff;
 mod command;
 mod context;
 mod definitions;
@@ -34,7 +34,6 @@ mod platform_client;
 mod poll;
 mod progress;
 mod report;
-mod rng;
 mod secrets;
 mod settings;
 mod tools;

@@ -8,8 +8,8 @@ use noetl_types::{ErrorCode, Millis};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
+use crate::backoff::Backoff;
 use crate::context::{WorkerContext, call_with_timeout};
-use crate::rng::{Backoff, retry_after};
 
 /// Maximum number of commands per response.
 const MAX_COMMANDS_PER_POLL: usize = 100;
@@ -44,7 +44,7 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
                 Err(error) => {
                     drop(permits);
                     log_poll_error(context, &error);
-                    (false, retry_after(&error).unwrap_or_default())
+                    (false, error.retry_after().unwrap_or_default())
                 }
             };
         if is_ok {
@@ -54,7 +54,7 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
             }
         } else {
             let backoff = backoff.get_or_insert_with(Backoff::new);
-            sleep(backoff.next_delay(&context.rng, Some(pause))).await;
+            sleep(backoff.next_delay(Some(pause))).await;
         }
     }
 }

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_api::ApiError;
@@ -17,12 +16,13 @@ use noetl_api::command::{
     RetriedTask,
 };
 use noetl_types::{ErrorCode, JsonMap, Millis, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::backoff::Backoff;
 use crate::context::{WorkerContext, call_with_timeout};
 use crate::leases::ActiveLease;
-use crate::rng::{Backoff, retry_after};
 use crate::secrets::SecretResolver;
 
 /// Minimum duration of a command or a wait before it is reported. Shorter ones are only in the
@@ -82,7 +82,7 @@ impl<'w> ProgressReporter<'w> {
     /// Records retried attempts.
     pub(crate) fn record_retries(&self, retries: Vec<RetriedTask>) {
         if !retries.is_empty() {
-            self.lock_unacknowledged().add_retries(retries);
+            self.unacknowledged.lock().add_retries(retries);
         }
     }
 
@@ -96,12 +96,7 @@ impl<'w> ProgressReporter<'w> {
 
     /// Takes the unacknowledged attempts for the final report.
     pub(crate) fn take_unacknowledged(&self) -> UnacknowledgedRetries {
-        std::mem::take(&mut *self.lock_unacknowledged())
-    }
-
-    fn lock_unacknowledged(&self) -> MutexGuard<'_, UnacknowledgedRetries> {
-        // Attempts are only added and counted, so the state is consistent even after a panic.
-        self.unacknowledged.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *self.unacknowledged.lock())
     }
 
     /// Sends progress reports until it is dropped at the end of the command. A report that was in
@@ -120,7 +115,7 @@ impl<'w> ProgressReporter<'w> {
                 }
                 ProgressDelivery::Retry(delay) => {
                     let backoff = backoff.get_or_insert_with(Backoff::new);
-                    sleep(backoff.next_delay(&self.context.rng, delay)).await;
+                    sleep(backoff.next_delay(delay)).await;
                 }
                 ProgressDelivery::Rejected => return pending().await,
             }
@@ -130,7 +125,7 @@ impl<'w> ProgressReporter<'w> {
     async fn send_progress(&self, secrets: &SecretResolver) -> ProgressDelivery {
         // The semaphore is never closed. Without a permit the report is sent anyway.
         let _permit = self.context.progress_permits.acquire().await.ok();
-        let (retries, before) = self.lock_unacknowledged().to_retried_tasks();
+        let (retries, before) = self.unacknowledged.lock().to_retried_tasks();
         let total = before.saturating_add(u32::try_from(retries.len()).unwrap_or(u32::MAX));
         let report = self.progress_report(retries, before);
         let request = ReportRequest {
@@ -146,7 +141,7 @@ impl<'w> ProgressReporter<'w> {
                 Err(error) => classify_error(&error),
             };
         match delivery {
-            ProgressDelivery::Accepted => self.lock_unacknowledged().acknowledge(total),
+            ProgressDelivery::Accepted => self.unacknowledged.lock().acknowledge(total),
             ProgressDelivery::Retry(_) | ProgressDelivery::Rejected => tracing::debug!(
                 execution_id = %self.lease.execution_id,
                 command_id = %self.lease.command_id,
@@ -240,7 +235,7 @@ fn classify_error(error: &ApiError) -> ProgressDelivery {
         ApiError::Refused { .. }
             if error.is_retryable() || error.code().is_some_and(is_temporary_code) =>
         {
-            ProgressDelivery::Retry(retry_after(error))
+            ProgressDelivery::Retry(error.retry_after())
         }
         ApiError::Refused { .. } => ProgressDelivery::Rejected,
     }

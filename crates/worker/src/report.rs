@@ -17,9 +17,9 @@ use noetl_types::{ErrorCode, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::sleep;
 
+use crate::backoff::Backoff;
 use crate::context::{WorkerContext, call_with_timeout};
 use crate::leases::ActiveLease;
-use crate::rng::{Backoff, retry_after};
 
 /// Maximum number of concurrent calls, so that a slow one does not delay the others.
 const MAX_REPORT_CALLS: usize = 4;
@@ -147,7 +147,7 @@ async fn deliver_batch(context: &Arc<WorkerContext>, mut batch: Vec<OutgoingRepo
                 return;
             }
             Err(error) => {
-                retry_delay = retry_after(&error);
+                retry_delay = error.retry_after();
                 let retried = batch.into_iter().filter_map(|mut outgoing| {
                     match handle_error(&mut outgoing, &error) {
                         ReportDelivery::Retry => Some(outgoing),
@@ -166,7 +166,7 @@ async fn deliver_batch(context: &Arc<WorkerContext>, mut batch: Vec<OutgoingRepo
             }
             return;
         }
-        let delay = sleep(backoff.next_delay(&context.rng, retry_delay));
+        let delay = sleep(backoff.next_delay(retry_delay));
         let _ = context.shutdown.run_until_cancelled(delay).await;
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Appends never send notifications, since `NOTIFY` in a transaction serializes commits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use noetl_types::{ExecutionId, PoolName, sha256};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
@@ -61,14 +62,9 @@ struct ReceivedWakeups {
 }
 
 impl ReceivedWakeups {
-    fn pending(&self) -> MutexGuard<'_, Wakeup> {
-        // A panic cannot leave a wakeup half-merged, so poisoning is ignored.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn record_notification(&self, notification: &Notification) {
         if notification.process_id() != self.own_pid.load(Ordering::Acquire) {
-            self.pending().merge(decode_wakeup(notification.payload()));
+            self.pending.lock().merge(decode_wakeup(notification.payload()));
         }
     }
 }
@@ -127,7 +123,7 @@ impl NotifyChannel for PostgresNotifyChannel {
 
     async fn recv(&mut self) -> Result<Wakeup, StoreError> {
         loop {
-            let wakeup = std::mem::take(&mut *self.received.pending());
+            let wakeup = std::mem::take(&mut *self.received.pending.lock());
             if !wakeup.is_empty() {
                 return Ok(wakeup);
             }

@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use noetl_tls::{MakeTlsConnector, PostgresDsn, TlsVerification};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -288,12 +288,12 @@ impl ConnectionPool {
     /// Returns the number of cached statements of each idle connection.
     #[cfg(test)]
     pub(super) fn idle_statement_counts(&self) -> Vec<usize> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.idle.lock();
         idle.iter().map(|session| session.prepared.cached.len()).collect()
     }
 
     fn pop_idle(&self) -> Option<PooledSession> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
     }
@@ -302,8 +302,7 @@ impl ConnectionPool {
         if session.is_busy {
             self.cancel_statement(&session.client);
         } else if self.keeps_idle && !session.client.is_closed() {
-            let idle = self.idle.lock();
-            idle.unwrap_or_else(PoisonError::into_inner).push(session);
+            self.idle.lock().push(session);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Pool of read-only connections.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -53,24 +54,16 @@ impl ReaderPool {
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let connection = readers
-                .pop_idle()
+                .idle
+                .lock()
+                .pop()
                 .ok_or_else(|| StoreError::fatal("no read connection is available"))?;
             let result = run_in_snapshot(&connection, read);
-            readers.push_idle(connection);
+            readers.idle.lock().push(connection);
             drop(permit);
             result
         });
         task.await.map_err(StoreError::fatal)?
-    }
-
-    fn pop_idle(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop()
-    }
-
-    fn push_idle(&self, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(connection);
     }
 }
 

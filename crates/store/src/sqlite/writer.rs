@@ -6,10 +6,11 @@
 //!
 //! A database in memory has no thread: each call commits on the caller's thread, under a lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -114,13 +115,9 @@ enum WriterMode {
 pub(super) struct MemoryConnection(Arc<Mutex<GroupWriter>>);
 
 impl MemoryConnection {
-    fn lock(&self) -> MutexGuard<'_, GroupWriter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs work on the connection.
     pub(super) fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> T) -> T {
-        work(&self.lock().connection)
+        work(&self.0.lock().connection)
     }
 }
 
@@ -216,7 +213,7 @@ impl SqliteWriter {
             WriterMode::Memory(connection) => {
                 // Nothing is synced, so the level never changes.
                 let job = WriteJob { durability: Durability::Synced, ..job };
-                connection.lock().commit_group(vec![job]);
+                connection.0.lock().commit_group(vec![job]);
             }
         }
         receiver.await.map_err(|_| StoreError::unknown_outcome("the writer has stopped"))?

@@ -1,7 +1,6 @@
 //! NATS server and identity of a task, and the cache of connections for later calls.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -11,6 +10,7 @@ use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 use noetl_tls::client_config_for_host;
 use noetl_types::{Digest, JsonMap, TaskError, TaskErrorKind, sha256};
 use percent_encoding::percent_decode_str;
+use quick_cache::sync::Cache;
 use reqwest::Url;
 
 use super::{NatsResult as _, nats_error};
@@ -20,7 +20,7 @@ use crate::settings::{NatsSettings, Settings};
 use crate::sql::read_credential;
 use crate::tls::tls_error;
 
-/// Maximum number of cached connections. Above it, the least recently used one is dropped.
+/// Maximum number of cached connections. Above it, one that was not used lately is dropped.
 const MAX_CONNECTIONS: usize = 16;
 
 /// Timeout of connects and requests.
@@ -29,48 +29,35 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reconnect attempts before a broken connection is abandoned. The next call opens a new one.
 const MAX_RECONNECTS: usize = 5;
 
-/// Cached connections, the most recently used last.
-#[derive(Default)]
-pub(crate) struct Connections(Mutex<Vec<(Digest, Context)>>);
+/// Cached connections, by the identity of their target.
+pub(crate) struct Connections(Cache<Digest, Context>);
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self(Cache::new(MAX_CONNECTIONS))
+    }
+}
 
 impl Connections {
-    fn lock_cache(&self) -> MutexGuard<'_, Vec<(Digest, Context)>> {
-        // The list is consistent between any two calls, so a poisoned lock is usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a connection to a server that the egress policy allows.
     pub(crate) async fn open(
         &self,
         target: &NatsTarget,
         settings: &Settings,
     ) -> Result<Context, TaskError> {
-        if let Some(cached) = self.find_cached(target) {
+        let is_connected =
+            |cached: &Context| cached.client().connection_state() == State::Connected;
+        if let Some(cached) = self.0.get(&target.identity).filter(is_connected) {
             return Ok(cached);
         }
         let addresses = resolve_server(target, settings).await?;
         let jetstream = connect_server(target, &addresses).await?;
-        let mut cached = self.lock_cache();
-        cached.push((target.identity, jetstream.clone()));
-        let extra = cached.len().saturating_sub(MAX_CONNECTIONS);
-        cached.drain(..extra);
+        self.0.insert(target.identity, jetstream.clone());
         Ok(jetstream)
     }
 
-    fn find_cached(&self, target: &NatsTarget) -> Option<Context> {
-        let mut cached = self.lock_cache();
-        let index = cached.iter().position(|entry| entry.0 == target.identity)?;
-        let entry = cached.remove(index);
-        if entry.1.client().connection_state() != State::Connected {
-            return None;
-        }
-        let jetstream = entry.1.clone();
-        cached.push(entry);
-        Some(jetstream)
-    }
-
     pub(crate) fn close(&self) {
-        self.lock_cache().clear();
+        self.0.clear();
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_tls::{MakeTlsConnector, TlsVerification};
 use noetl_types::{ByteSize, Digest, Json, TaskError, TaskErrorKind};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -287,21 +288,17 @@ impl ConnectionPools {
 
     /// Closes idle connections now, and all others when their tasks end.
     pub(super) fn close(&self) {
-        for permits in std::mem::take(&mut *self.lock_permits()).into_values() {
+        for permits in std::mem::take(&mut *self.permits.lock()).into_values() {
             permits.close();
         }
         self.idle.close();
     }
 
     fn pool_permits(&self, key: PoolKey) -> Arc<Semaphore> {
-        let mut pools = self.lock_permits();
+        let mut pools = self.permits.lock();
         // A permit in use refers to its semaphore, and so does a task that waits for one.
         pools.retain(|_, permits| Arc::strong_count(permits) > 1);
         Arc::clone(pools.entry(key).or_insert_with(|| Arc::new(Semaphore::new(key.1))))
-    }
-
-    fn lock_permits(&self) -> MutexGuard<'_, BTreeMap<PoolKey, Arc<Semaphore>>> {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes an idle connection that is still open.

@@ -2,11 +2,12 @@
 //! and is stopped.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
+use parking_lot::Mutex;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Error, ErrorCode, InterruptHandle, OpenFlags, ffi};
@@ -159,15 +160,11 @@ fn can_attach(name: &str, settings: &Settings) -> bool {
 
 /// Connection that one thread at a time uses.
 #[derive(Clone)]
-pub(crate) struct SharedConnection(Arc<Mutex<Connection>>);
+pub(crate) struct SharedConnection(pub(super) Arc<Mutex<Connection>>);
 
 impl SharedConnection {
     pub(super) fn new(connection: Connection) -> Self {
         Self(Arc::new(Mutex::new(connection)))
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a function with the connection on a blocking thread. Stops it when the future is
@@ -181,7 +178,7 @@ impl SharedConnection {
         let stop = StopFlag::default();
         let _stop_guard = stop.stop_on_drop();
         run_blocking("database", move || {
-            let mut connection = shared.lock();
+            let mut connection = shared.0.lock();
             stop.attach_connection(&mut connection)?;
             let result = work(&connection, &stop);
             let detached = stop.detach_connection(&mut connection);
@@ -217,8 +214,7 @@ impl Drop for StopOnDrop {
     fn drop(&mut self) {
         let inner = &self.0.0;
         inner.stopped.store(true, Ordering::SeqCst);
-        let running = inner.running.lock();
-        if let Some(handle) = &*running.unwrap_or_else(PoisonError::into_inner) {
+        if let Some(handle) = &*inner.running.lock() {
             handle.interrupt();
         }
     }
@@ -252,8 +248,7 @@ impl StopFlag {
     }
 
     fn set_interrupt_handle(&self, handle: Option<InterruptHandle>) {
-        let running = self.0.running.lock();
-        *running.unwrap_or_else(PoisonError::into_inner) = handle;
+        *self.0.running.lock() = handle;
     }
 }
 

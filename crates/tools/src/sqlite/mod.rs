@@ -8,10 +8,11 @@ pub(crate) mod table;
 mod value;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use noetl_types::{ByteSize, TaskError, TaskErrorKind};
+use parking_lot::Mutex;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
 pub(crate) use value::QueryParams;
@@ -49,7 +50,7 @@ impl SqliteTool {
     ) -> Result<SharedConnection, TaskError> {
         let location = DatabaseLocation::from_config(config, &self.settings)?;
         let is_cached = location.file.is_none() && !command.is_empty();
-        if is_cached && let Some(shared) = self.memory_databases().get(command) {
+        if is_cached && let Some(shared) = self.memory_databases.lock().get(command) {
             return Ok(shared.clone());
         }
         let settings = Arc::clone(&self.settings);
@@ -59,11 +60,7 @@ impl SqliteTool {
             return Ok(shared);
         }
         // Another task may have opened it in the meantime.
-        Ok(self.memory_databases().entry(command.to_owned()).or_insert(shared).clone())
-    }
-
-    fn memory_databases(&self) -> MutexGuard<'_, BTreeMap<String, SharedConnection>> {
-        self.memory_databases.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.memory_databases.lock().entry(command.to_owned()).or_insert(shared).clone())
     }
 }
 
@@ -81,11 +78,11 @@ impl Tool for SqliteTool {
     }
 
     fn release_command(&self, command: &str) {
-        self.memory_databases().remove(command);
+        self.memory_databases.lock().remove(command);
     }
 
     async fn shutdown(&self) {
-        self.memory_databases().clear();
+        self.memory_databases.lock().clear();
     }
 }
 

@@ -40,7 +40,7 @@ impl SqliteReader {
         let stop_guard = stop.stop_on_drop();
         let (sender, mut chunks) = mpsc::channel(1);
         let work = move || {
-            let mut connection = shared.lock();
+            let mut connection = shared.0.lock();
             let result = stop.attach_connection(&mut connection).map_err(SqlError::from);
             let result =
                 result.and_then(|()| send_rows(&connection, &query, &params, chunk_size, &sender));

@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{SecretLimits, SecretSet, SharedSecretSet, lock_secrets};
+use parking_lot::Mutex;
+
+use super::{SecretLimits, SecretSet, SharedSecretSet};
 use crate::{ExecutionId, Json};
 
 /// Maximum executions in the registry. The least recently used entries are evicted first.
@@ -44,7 +46,7 @@ pub(super) struct ExecutionSecretSet {
 
 impl ExecutionSecretSet {
     pub(super) fn add(&self, value: &Json) {
-        let mut secrets = lock_secrets(&self.secrets);
+        let mut secrets = self.secrets.lock();
         let before = secrets.memory_bytes();
         secrets.add_limited(value, MAX_SECRETS_PER_EXECUTION);
         let more = secrets.memory_bytes() - before;
@@ -52,13 +54,13 @@ impl ExecutionSecretSet {
     }
 
     pub(super) fn current_secrets(&self) -> SecretSet {
-        lock_secrets(&self.secrets).clone()
+        self.secrets.lock().clone()
     }
 }
 
 impl Drop for ExecutionSecretSet {
     fn drop(&mut self) {
-        let secrets = self.secrets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let secrets = self.secrets.get_mut();
         self.total_bytes.fetch_sub(secrets.memory_bytes(), Ordering::Relaxed);
     }
 }
@@ -66,7 +68,7 @@ impl Drop for ExecutionSecretSet {
 impl ExecutionSecretRegistry {
     /// Returns the secrets known for an execution.
     pub fn secrets_for(&self, execution_id: ExecutionId) -> SecretSet {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.use_counter += 1;
         let use_count = state.use_counter;
         state.by_id.get_mut(&execution_id).map_or_else(SecretSet::default, |entry| {
@@ -77,7 +79,7 @@ impl ExecutionSecretRegistry {
 
     /// Returns the shared set of an execution, for a task that starts to work for it.
     pub fn get_or_create(&self, execution_id: ExecutionId) -> SharedSecretSet {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.use_counter += 1;
         let use_count = state.use_counter;
         let total_bytes = Arc::clone(&state.bytes);
@@ -113,7 +115,7 @@ impl RegistryState {
         let idle = entries.filter(|(_, entry)| Arc::strong_count(&entry.secrets) == 1);
         let mut largest: Vec<_> = idle
             .map(|(id, entry)| {
-                (Reverse(lock_secrets(&entry.secrets.secrets).memory_bytes()), entry.last_used, *id)
+                (Reverse(entry.secrets.secrets.lock().memory_bytes()), entry.last_used, *id)
             })
             .collect();
         largest.sort_unstable();
@@ -150,7 +152,7 @@ mod tests {
             registry.get_or_create(execution_id(number));
             assert!(!registry.secrets_for(execution_id(1)).is_empty(), "{number}");
         }
-        assert!(registry.0.lock().unwrap().by_id.len() <= MAX_EXECUTIONS);
+        assert!(registry.0.lock().by_id.len() <= MAX_EXECUTIONS);
     }
 
     #[test]
@@ -175,7 +177,7 @@ mod tests {
         for number in 1..=capacity * 3 {
             registry.get_or_create(execution_id(number)).add_credential(None, &large);
         }
-        let state = registry.0.lock().unwrap();
+        let state = registry.0.lock();
         assert!(state.by_id.len() <= capacity + 1, "{}", state.by_id.len());
         let bytes = state.by_id.len() * (MAX_SECRETS_PER_EXECUTION.bytes + SECRET_OVERHEAD_BYTES);
         assert_eq!(state.bytes.load(Ordering::Relaxed), bytes);
@@ -194,7 +196,7 @@ mod tests {
         assert!(registry.secrets_for(execution_id(2)).is_empty());
         // The size of the last execution is not yet compared with the others.
         assert!(!registry.secrets_for(execution_id(capacity * 3)).is_empty());
-        let state = registry.0.lock().unwrap();
+        let state = registry.0.lock();
         assert!(
             state.bytes.load(Ordering::Relaxed)
                 <= MAX_TOTAL_BYTES + 2 * MAX_SECRETS_PER_EXECUTION.bytes
@@ -218,7 +220,7 @@ mod tests {
         let registry = ExecutionSecretRegistry::default();
         let many = (1_000..1_100).map(|number| Json::from(format!("sesame-{number}")));
         registry.get_or_create(execution_id(1)).add_credential(None, &Json::list(many));
-        let bytes = Arc::clone(&registry.0.lock().unwrap().bytes);
+        let bytes = Arc::clone(&registry.0.lock().bytes);
         let expected = 100 * ("sesame-1000".len() + SECRET_OVERHEAD_BYTES);
         assert_eq!(bytes.load(Ordering::Relaxed), expected);
         drop(registry);
