@@ -16,7 +16,8 @@ pub struct UnknownValueError {
 }
 
 impl UnknownValueError {
-    pub(crate) fn new(what: &'static str, word: &str) -> Self {
+    /// Creates the error for a text.
+    pub fn new(what: &'static str, word: &str) -> Self {
         Self { what, word: excerpt(word) }
     }
 }
@@ -24,7 +25,8 @@ impl UnknownValueError {
 /// Declares an enum in which every variant has exactly one text form.
 ///
 /// The literal after the name describes a value, with its article, for error messages.
-macro_rules! string_enum {
+#[macro_export]
+macro_rules! text_enum {
     (
         $(#[$meta:meta])*
         pub enum $name:ident ($what:literal) {
@@ -60,6 +62,19 @@ macro_rules! string_enum {
                     unknown => Err($crate::string_enum::UnknownValueError::new($what, unknown)),
                 }
             }
+        }
+    };
+}
+
+/// Declares a [`text_enum`] whose serde form is the text.
+macro_rules! string_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident ($what:literal) { $($variants:tt)+ }
+    ) => {
+        $crate::text_enum! {
+            $(#[$meta])*
+            pub enum $name ($what) { $($variants)+ }
         }
 
         impl std::fmt::Display for $name {

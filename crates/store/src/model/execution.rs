@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{PageLimit, Priority};
-use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{
     CatalogId, Digest, EventId, EventName, ExecutionId, ExecutionStatus, Json, OrganizationId,
     PlaybookPath, PoolName, Seq, TenantId, Text, Timestamp,
@@ -11,7 +10,7 @@ use noetl_types::{
 
 use super::head::LogHead;
 
-text_enum! {
+noetl_types::text_enum! {
     /// Source of an execution's events.
     pub enum ExecutionOrigin("an origin of an execution") {
         Driven = "driven",

@@ -1,41 +1,5 @@
 //! Requests and responses of a store: plain data, identical for every backend.
 
-/// Declares an enum whose values are stored as text.
-macro_rules! text_enum {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident ($what:literal) {
-            $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant,)+
-        }
-
-        impl $name {
-            /// All values.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the stored text.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)+
-                }
-            }
-
-            /// Parses the stored text.
-            pub fn parse(text: &str) -> Result<Self, UnknownValueError> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    other => Err(UnknownValueError { what: $what, word: other.to_owned() }),
-                }
-            }
-        }
-    };
-}
-
 mod append;
 mod audit;
 mod broadcast;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{MAX_OUTBOX_ERROR_CHARS, OutboxClaimLimit, PageLimit};
-use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp, json};
 
 use super::message::EventBody;
@@ -11,7 +10,7 @@ use super::message::EventBody;
 /// Maximum payload bytes per claim. The first row may exceed it.
 pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
 
-text_enum! {
+noetl_types::text_enum! {
     /// Publishing status of a row.
     pub enum OutboxStatus("a status of an outbox row") {
         /// Not attempted yet.

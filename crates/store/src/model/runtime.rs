@@ -1,9 +1,8 @@
 //! Registered processes: worker pools and servers.
 
-use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{Json, RuntimeId, Text, Timestamp};
 
-text_enum! {
+noetl_types::text_enum! {
     /// Kind of a process.
     pub enum RuntimeKind("a kind of runtime") {
         /// Executes commands.

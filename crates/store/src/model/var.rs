@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{Json, Text, Timestamp, json};
 
 use crate::error::StoreError;
@@ -19,7 +18,7 @@ pub const MAX_VARS: usize = 1_000;
 /// Maximum total size of the values per call.
 pub const MAX_VARS_BYTES: usize = 16 * 1024 * 1024;
 
-text_enum! {
+noetl_types::text_enum! {
     /// Kind of a variable.
     pub enum VarKind("a kind of variable") {
         /// Set by a user or a worker.

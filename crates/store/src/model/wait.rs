@@ -1,12 +1,11 @@
 //! Waits of executions for signals and approvals.
 
 use noetl_types::limits::PageLimit;
-use noetl_types::string_enum::UnknownValueError;
 use noetl_types::{CommandId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
 use super::match_key::MatchKey;
 
-text_enum! {
+noetl_types::text_enum! {
     /// Kind of a wait.
     pub enum WaitKind("a kind of wait") {
         /// A signal, sent to the execution or broadcast.

@@ -64,25 +64,6 @@ fn read_events(
     query_all(connection, &SELECT_EVENTS, (execution_id.get(), after.get(), page.get()))
 }
 
-fn read_replay_rows(
-    connection: &Connection,
-    execution_id: ExecutionId,
-    after: ExecutionVersion,
-    page: LogPageLimit,
-) -> Result<ReplayPage, StoreError> {
-    let mut rows = PackedReplayRows::new(execution_id);
-    let mut is_current = true;
-    let params = (execution_id.get(), after.get(), page.get());
-    query_each(connection, &SELECT_REPLAY_ROWS, params, |cells| {
-        is_current = row::push_replay_row(&mut rows, cells)?;
-        Ok(is_current && rows.text_bytes() < row::MAX_REPLAY_PAGE_BYTES)
-    })?;
-    if is_current {
-        return Ok(ReplayPage::Rows(rows));
-    }
-    read_events(connection, execution_id, after, page).map(ReplayPage::Events)
-}
-
 pub(super) fn find_event(
     connection: &Connection,
     execution_id: ExecutionId,
@@ -96,88 +77,6 @@ fn find_execution(
     execution_id: ExecutionId,
 ) -> Result<Option<Execution>, StoreError> {
     query_first(connection, EXECUTION_BY_ID.sqlite(), [execution_id.get()])
-}
-
-/// Finds events and their executions. All reads see one snapshot, which a reader holds for a call.
-fn find_known_events(
-    connection: &Connection,
-    keys: &[EventKey],
-) -> Result<KnownEvents, StoreError> {
-    let keys: BTreeSet<_> = keys.iter().copied().collect();
-    let ids: BTreeSet<_> = keys.iter().map(|key| key.execution_id).collect();
-    let mut known = KnownEvents::default();
-    for id in ids {
-        known.executions.extend(find_execution(connection, id)?);
-    }
-    for key in keys {
-        known.events.extend(find_event(connection, key.execution_id, key.event_id)?);
-    }
-    Ok(known)
-}
-
-fn load_execution(
-    connection: &Connection,
-    execution_id: ExecutionId,
-    key: &SnapshotKey,
-    page: LogPageLimit,
-) -> Result<Option<LoadedLog>, StoreError> {
-    let Some(execution) = find_execution(connection, execution_id)? else {
-        return Ok(None);
-    };
-    let version = execution.head.version.get();
-    let params = (execution_id.get(), key.kind.as_str(), key.fold_version, version);
-    let snapshot: Option<Snapshot> = query_first(connection, NEWEST_SNAPSHOT.sqlite(), params)?;
-    let after = snapshot.as_ref().map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
-    let tail = read_events(connection, execution_id, after, page)?;
-    Ok(Some(LoadedLog::from_page(execution, snapshot, tail, page)))
-}
-
-/// Reads events of the feed. A batch with only unreadable events is skipped, since the caller takes
-/// an empty batch for the end of the feed.
-fn read_feed(
-    connection: &Connection,
-    mut after: FeedPosition,
-    limit: FeedLimit,
-) -> Result<FeedBatch, StoreError> {
-    loop {
-        let params = (after.position, limit.get());
-        let (events, is_cut) =
-            query_within_bytes(connection, &SELECT_FEED, params, MAX_FEED_BATCH_BYTES)?;
-        let batch = FeedBatch::from_items(events, after, limit, is_cut).into_readable();
-        if !batch.is_all_skipped() {
-            return Ok(batch);
-        }
-        after = batch.next;
-    }
-}
-
-fn read_feed_messages(
-    connection: &Connection,
-    after: FeedPosition,
-    limit: FeedLimit,
-) -> Result<FeedBatch<FeedItem>, StoreError> {
-    let params = (after.position, limit.get());
-    let (events, is_cut) =
-        query_within_bytes(connection, &SELECT_MESSAGES, params, MAX_FEED_BATCH_BYTES)?;
-    Ok(FeedBatch::from_items(events, after, limit, is_cut))
-}
-
-fn feed_lag(connection: &Connection, after: FeedPosition) -> Result<FeedLag, StoreError> {
-    // All events have transaction 0.
-    let after_position = if after.tx == 0 { after.position } else { i64::MAX };
-    let sql = "SELECT count(*) FROM (SELECT 1 FROM event WHERE position > ?1 LIMIT ?2)";
-    let limit = i64::try_from(MAX_FEED_LAG_EVENTS).unwrap_or(i64::MAX);
-    let counted: Option<(u64,)> = query_first(connection, sql, (after_position, limit))?;
-    let sql = "SELECT ingest_time FROM event WHERE position > ?1 ORDER BY position LIMIT 1";
-    let oldest = query_first(connection, sql, [after_position])?;
-    let end = "SELECT coalesce(max(position), 0) FROM event";
-    let end: Option<(i64,)> = query_first(connection, end, [])?;
-    Ok(FeedLag {
-        events: counted.map_or(0, |(events,)| events),
-        oldest: oldest.map(|(oldest,)| oldest),
-        end: FeedPosition { tx: 0, position: end.map_or(0, |(position,)| position) },
-        held_back_since: None,
-    })
 }
 
 #[async_trait]
@@ -205,7 +104,19 @@ impl EventLog for SqliteStore {
         page: LogPageLimit,
     ) -> Result<Option<LoadedLog>, StoreError> {
         let key = snapshot.clone();
-        let load = move |connection: &_| load_execution(connection, execution_id, &key, page);
+        let load = move |connection: &Connection| {
+            let Some(execution) = find_execution(connection, execution_id)? else {
+                return Ok(None);
+            };
+            let version = execution.head.version.get();
+            let params = (execution_id.get(), key.kind.as_str(), key.fold_version, version);
+            let snapshot: Option<Snapshot> =
+                query_first(connection, NEWEST_SNAPSHOT.sqlite(), params)?;
+            let after =
+                snapshot.as_ref().map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
+            let tail = read_events(connection, execution_id, after, page)?;
+            Ok(Some(LoadedLog::from_page(execution, snapshot, tail, page)))
+        };
         self.readers.run_query(load).await
     }
 
@@ -225,7 +136,19 @@ impl EventLog for SqliteStore {
         after: ExecutionVersion,
         page: LogPageLimit,
     ) -> Result<ReplayPage, StoreError> {
-        let read = move |connection: &_| read_replay_rows(connection, execution_id, after, page);
+        let read = move |connection: &Connection| {
+            let mut rows = PackedReplayRows::new(execution_id);
+            let mut is_current = true;
+            let params = (execution_id.get(), after.get(), page.get());
+            query_each(connection, &SELECT_REPLAY_ROWS, params, |cells| {
+                is_current = row::push_replay_row(&mut rows, cells)?;
+                Ok(is_current && rows.text_bytes() < row::MAX_REPLAY_PAGE_BYTES)
+            })?;
+            if is_current {
+                return Ok(ReplayPage::Rows(rows));
+            }
+            read_events(connection, execution_id, after, page).map(ReplayPage::Events)
+        };
         self.readers.run_query(read).await
     }
 
@@ -238,16 +161,45 @@ impl EventLog for SqliteStore {
         self.readers.run_query(find).await
     }
 
+    /// Finds events and their executions. All reads see one snapshot, which a reader holds for a
+    /// call.
     async fn find_known_events(&self, events: Vec<EventKey>) -> Result<KnownEvents, StoreError> {
-        self.readers.run_query(move |connection| find_known_events(connection, &events)).await
+        let find = move |connection: &Connection| {
+            let keys: BTreeSet<_> = events.iter().copied().collect();
+            let ids: BTreeSet<_> = keys.iter().map(|key| key.execution_id).collect();
+            let mut known = KnownEvents::default();
+            for id in ids {
+                known.executions.extend(find_execution(connection, id)?);
+            }
+            for key in keys {
+                known.events.extend(find_event(connection, key.execution_id, key.event_id)?);
+            }
+            Ok(known)
+        };
+        self.readers.run_query(find).await
     }
 
+    /// Reads events of the feed. A batch with only unreadable events is skipped, since the caller
+    /// takes an empty batch for the end of the feed.
     async fn read_feed(
         &self,
         after: FeedPosition,
         limit: FeedLimit,
     ) -> Result<FeedBatch, StoreError> {
-        self.readers.run_query(move |connection| read_feed(connection, after, limit)).await
+        let read = move |connection: &Connection| {
+            let mut after = after;
+            loop {
+                let params = (after.position, limit.get());
+                let (events, is_cut) =
+                    query_within_bytes(connection, &SELECT_FEED, params, MAX_FEED_BATCH_BYTES)?;
+                let batch = FeedBatch::from_items(events, after, limit, is_cut).into_readable();
+                if !batch.is_all_skipped() {
+                    return Ok(batch);
+                }
+                after = batch.next;
+            }
+        };
+        self.readers.run_query(read).await
     }
 
     async fn read_feed_messages(
@@ -255,10 +207,33 @@ impl EventLog for SqliteStore {
         after: FeedPosition,
         limit: FeedLimit,
     ) -> Result<FeedBatch<FeedItem>, StoreError> {
-        self.readers.run_query(move |connection| read_feed_messages(connection, after, limit)).await
+        let read = move |connection: &Connection| {
+            let params = (after.position, limit.get());
+            let (events, is_cut) =
+                query_within_bytes(connection, &SELECT_MESSAGES, params, MAX_FEED_BATCH_BYTES)?;
+            Ok(FeedBatch::from_items(events, after, limit, is_cut))
+        };
+        self.readers.run_query(read).await
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
-        self.readers.run_query(move |connection| feed_lag(connection, after)).await
+        let count = move |connection: &Connection| {
+            // All events have transaction 0.
+            let after_position = if after.tx == 0 { after.position } else { i64::MAX };
+            let sql = "SELECT count(*) FROM (SELECT 1 FROM event WHERE position > ?1 LIMIT ?2)";
+            let limit = i64::try_from(MAX_FEED_LAG_EVENTS).unwrap_or(i64::MAX);
+            let counted: Option<(u64,)> = query_first(connection, sql, (after_position, limit))?;
+            let sql = "SELECT ingest_time FROM event WHERE position > ?1 ORDER BY position LIMIT 1";
+            let oldest = query_first(connection, sql, [after_position])?;
+            let end = "SELECT coalesce(max(position), 0) FROM event";
+            let end: Option<(i64,)> = query_first(connection, end, [])?;
+            Ok(FeedLag {
+                events: counted.map_or(0, |(events,)| events),
+                oldest: oldest.map(|(oldest,)| oldest),
+                end: FeedPosition { tx: 0, position: end.map_or(0, |(position,)| position) },
+                held_back_since: None,
+            })
+        };
+        self.readers.run_query(count).await
     }
 }
