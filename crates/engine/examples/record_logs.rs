@@ -11,7 +11,7 @@
 )]
 
 #[expect(dead_code, reason = "only some of the generators are used here")]
-#[path = "../tests/properties/generate.rs"]
+#[path = "../tests/it/properties/generate.rs"]
 mod generate;
 #[path = "record_logs/scripts.rs"]
 mod scripts;

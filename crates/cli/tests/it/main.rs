@@ -1,0 +1,4 @@
+//! Integration tests of the binary, in one binary.
+
+mod cli;
+mod system;

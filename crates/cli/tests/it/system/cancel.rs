@@ -1,0 +1,34 @@
+//! Cancelling a run stops its running tasks.
+
+use noetl_api::execution::CancelRequest;
+use noetl_types::{EventType, ExecutionStatus, Json};
+
+use crate::system::deployment::{TestClient, TestDeployment, wait_until};
+use crate::system::event_logs::{assert_log_valid, count_events};
+use crate::system::process::is_process_alive;
+
+const ENDLESS_PLAYBOOK: &str = r#"workload: { pid_file: /dev/null }
+workflow:
+  - step: start
+    tool: { kind: shell, command: "sleep 1000 & echo $! > {{ workload.pid_file }}; wait" }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_kills_the_running_process() {
+    let deployment = TestDeployment::on_sqlite();
+    let server = deployment.start_server();
+    let client = TestClient::connect(&server);
+    client.register_playbook("for_ever", ENDLESS_PLAYBOOK).await;
+    let _worker = deployment.start_worker(&server, "w1");
+    let pid_file = deployment.effects_file();
+    let payload = Json::object([("pid_file", Json::from(pid_file.display().to_string()))]);
+    let run = client.start("for_ever", payload).await.expect("started");
+    wait_until("the process runs", || is_process_alive(&pid_file)).await;
+    let cancelled = client.0.cancel_execution(run, &CancelRequest::default()).await;
+    assert_eq!(cancelled.expect("cancelled").cancelled_executions, [run]);
+    assert_eq!(client.run_status(run).await.status, ExecutionStatus::Cancelled);
+    wait_until("the process is gone", || !is_process_alive(&pid_file)).await;
+    server.kill();
+    let log = assert_log_valid(&deployment, run).await;
+    assert_eq!(count_events(&log, EventType::CommandCancelled), 1);
+}

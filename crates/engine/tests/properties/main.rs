@@ -1,7 +1,0 @@
-//! Properties of every run, for any playbook, worker behaviour and order of events.
-
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod generate;
-mod graphs;
-mod runs;

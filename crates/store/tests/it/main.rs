@@ -1,0 +1,3 @@
+//! Integration tests of the store, in one binary.
+
+mod models;
