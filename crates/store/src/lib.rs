@@ -1,8 +1,8 @@
 //! Storage of the event log and of everything derived from it.
 //!
 //! Owns the trait [`Store`] and its parts, the SQL layer that implements most of them once, the
-//! embedded SQLite backend (in a file or in memory), the clustered PostgreSQL backend, their
-//! migrations, and the test suite that both pass.
+//! embedded SQLite backend (in a file or in memory), the clustered PostgreSQL backend, and their
+//! migrations. The test suite that both pass is in `testing/suite`.
 //!
 //! A store makes no decisions. Each append carries its effects on the execution, its commands and
 //! its timers. The store checks that the log head and the leases match what the caller expects and,
@@ -20,8 +20,6 @@ mod coordination;
 mod credentials;
 mod error;
 mod executions;
-#[cfg(any(test, feature = "testing"))]
-pub mod faulty;
 mod identities;
 mod keychain;
 mod lease_order;
@@ -45,7 +43,15 @@ pub mod sqlite;
 mod store;
 mod streams;
 #[cfg(test)]
+#[path = "../testing/suite/mod.rs"]
 mod suite;
+#[cfg(test)]
+#[path = "../testing/src/lib.rs"]
+pub mod testing;
+
+// The name by which `testing` refers to this crate.
+#[cfg(test)]
+extern crate self as noetl_store;
 
 /// All parts of [`Store`], for callers with a concrete backend.
 pub mod prelude {

@@ -287,7 +287,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use noetl_store::SqliteStore;
-    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+    use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
     use noetl_types::WorkerId;
 
     use super::*;

@@ -213,8 +213,8 @@ mod tests {
 
     use noetl_api::catalog::RegisterRequest;
     use noetl_api::execute::ExecuteRequest;
-    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
     use noetl_store::{SqliteStore, Store};
+    use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 
     use super::*;
     use crate::access::CallContext;

@@ -171,9 +171,9 @@ mod tests {
     use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
     use noetl_api::execute::ExecuteRequest;
-    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
     use noetl_store::prelude::*;
     use noetl_store::{NewCatalogEntry, SqliteStore, Store};
+    use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
     use noetl_types::{CatalogId, ExecutionStatus, Millis, PlaybookPath, TenantId, sha256};
 
     use super::*;

@@ -13,9 +13,9 @@ use noetl_api::command::{
 use noetl_api::execute::{ExecuteRequest, ExecutionResult};
 use noetl_api::execution::CancelRequest;
 use noetl_server::{CallContext, Clock as _, ControlPlane, Settings, SystemClock};
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::prelude::*;
 use noetl_store::{LogPageLimit, NewCatalogEntry, SlotState, SqliteStore, Store};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
     CatalogId, ErrorCode, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, Millis,

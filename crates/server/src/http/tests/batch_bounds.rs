@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use noetl_store::faulty::Fault;
 use noetl_store::{MAX_APPEND_EVENTS, MAX_RESULT_BYTES, NewResult, ResultPut, SqliteStore, Store};
+use noetl_store_testing::Fault;
 use noetl_types::{ErrorCode, ResultId, Timestamp, sha256};
 use serde_json::{Value, json};
 

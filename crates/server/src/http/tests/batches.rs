@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use noetl_store::SqliteStore;
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_types::ErrorCode;
 use serde_json::{Value, json};
 

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_store::prelude::*;
 use noetl_store::{CredentialKey, SqliteStore, Store};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
 

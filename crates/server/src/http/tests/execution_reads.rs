@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::Method;
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{PostgresStore, SqliteStore};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};

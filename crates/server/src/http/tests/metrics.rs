@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use axum::http::Method;
 use noetl_store::SqliteStore;
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_types::{ErrorCode, Scope};
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::{SqliteStore, Store};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_types::ErrorCode;
 use serde_json::json;
 

@@ -134,8 +134,8 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
-    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
     use noetl_store::{ProjectionScope, SqliteStore};
+    use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
     use noetl_types::Json;
 
     use super::*;

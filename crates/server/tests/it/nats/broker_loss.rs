@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use noetl_api::internal::ProjectRequest;
 use noetl_server::{CallContext, Clock, ControlPlane, SystemClock};
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_store::{ProjectionScope, QuarantineFilter, SqliteStore, Store};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Timestamp};

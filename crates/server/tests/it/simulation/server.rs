@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use noetl_server::{Clock, ControlPlane, RandomSource, Settings};
 use noetl_store::Store;
-use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::sim::SplitMix;
 use noetl_types::{Millis, Timestamp};
 use tokio::time::Instant;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 
 use super::history::RandomHistory;
-use crate::faulty::{Fault, FaultFn, FaultyStore};
+use crate::testing::{Fault, FaultFn, FaultyStore};
 use crate::{SqliteStore, Store};
 
 fn assert_same_answers(seed: u64, expected: &[String], actual: &[String]) {

@@ -10,6 +10,7 @@ pub(crate) mod credential;
 pub(crate) mod damaged_rows;
 pub(crate) mod dedup;
 mod differential;
+mod faults;
 pub(crate) mod feed;
 pub(crate) mod fixture;
 mod history;

@@ -13,7 +13,6 @@ use noetl_types::{
     MachineId, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, TenantId, Text, sha256,
 };
 
-use super::{Fault, FaultyStore, StoreMethod};
 use crate::model::SecretAuditFilter;
 use crate::prelude::*;
 use crate::suite::dedup::dedup_reservation;
@@ -27,6 +26,7 @@ use crate::suite::request_reservation::request_reservation;
 use crate::suite::result::{new_result, result_put};
 use crate::suite::stream::stream_lease_request;
 use crate::suite::wait::broadcast_signal;
+use crate::testing::{Fault, FaultyStore, StoreMethod};
 use crate::{
     AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter,
     Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers,

@@ -3,9 +3,6 @@
 //! It wraps any other store. A function chooses the fault of every call, so a test can fail each
 //! call in turn, or at random from a seed.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -19,7 +16,7 @@ use noetl_types::{
     OutboxId, PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp, TokenId, WorkerId,
 };
 
-use crate::{
+use noetl_store::{
     AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry,
     BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey,
     CatalogStore, CatalogVersionFilter, ClaimedBatch, Command, CommandFilter, CommandPage,
