@@ -14,7 +14,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("noetl-oracle", &["noetl-types", "noetl-playbook"]),
     ("noetl-tls", &[]),
     ("noetl-store", &["noetl-types", "noetl-tls"]),
-    ("noetl-store-testing", &["noetl-types", "noetl-store"]),
+    ("noetl-store-testing", &["noetl-types", "noetl-store", "noetl-testkit"]),
     ("noetl-messaging", &["noetl-types"]),
     ("noetl-api", &["noetl-types"]),
     ("noetl-tools", &["noetl-types", "noetl-playbook", "noetl-tls"]),

@@ -26,10 +26,16 @@ use crate::suite::{
     StoreFixture, compare_concurrent_with_model, compare_with_model,
     compare_with_model_under_faults, publishing_suite, store_suite,
 };
+use crate::testing::migrated_database;
 use crate::{AppendError, FeedLimit, LogPageLimit, StoreError};
 
 fn test_options(database: &TestDatabase) -> PostgresOptions {
     PostgresOptions::new(database.connection_config(), test_time("12:00:00"))
+}
+
+/// Creates a database with migrated tables.
+fn new_database() -> TestDatabase {
+    migrated_database(test_time("12:00:00")).unwrap()
 }
 
 async fn open_store(database: &TestDatabase) -> PostgresStore {
@@ -45,7 +51,7 @@ async fn connect_raw(database: &TestDatabase) -> tokio_postgres::Client {
 }
 
 async fn create_fixture() -> StoreFixture {
-    let database = Arc::new(TestDatabase::new().unwrap());
+    let database = Arc::new(new_database());
     let options = test_options(&database);
     create_fixture_with(database, &options).await
 }
@@ -88,9 +94,9 @@ async fn histories_match_model() {
 async fn compare_histories(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         println!("seed {seed}");
-        let database = TestDatabase::new().unwrap();
+        let database = new_database();
         compare_with_model(&open_store(&database).await, seed, 200).await;
-        let database = TestDatabase::new().unwrap();
+        let database = new_database();
         compare_with_model_under_faults(open_store(&database).await, seed, 200).await;
     }
 }
@@ -103,13 +109,13 @@ async fn heavy_many_histories_match_model() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn concurrent_histories_match_model() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     compare_concurrent_with_model(Arc::new(open_store(&database).await), 0, 16, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_appends_share_few_commits() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = Arc::new(open_store(&database).await);
     TestExecution::create_started(&*store, 999).await;
     let before = store.commit_count();
@@ -138,7 +144,7 @@ async fn many_appends_share_few_commits() {
 /// wrong one, every grant would read all events of its run.
 #[tokio::test]
 async fn lease_grant_reads_only_its_own_event() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let granted = store.lease_commands(lease_request("first", 1, 10)).await.unwrap();
     assert_eq!(granted, []);
@@ -210,7 +216,7 @@ async fn answers_are_independent_of_time_zone() {
 
 #[tokio::test]
 async fn missing_month_is_created() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut old = TestExecution::new(-5_000_000_000);
     assert_eq!(noetl_types::Month::from_timestamp(old.id.time()).to_string(), "2026-10");
@@ -227,7 +233,7 @@ async fn missing_month_is_created() {
 
 #[tokio::test]
 async fn locked_execution_conflicts_without_blocking_others() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut locked = TestExecution::create_started(&store, 1).await;
     let mut free = TestExecution::create_started(&store, 2).await;
@@ -246,7 +252,7 @@ async fn locked_execution_conflicts_without_blocking_others() {
 /// An open transaction with an older id holds the feed back. Nothing is skipped when it commits.
 #[tokio::test]
 async fn feed_does_not_skip_late_commit() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut first = TestExecution::create_started(&store, 1).await;
     let mut other = connect_raw(&database).await;
@@ -286,7 +292,7 @@ async fn feed_does_not_skip_late_commit() {
 
 #[tokio::test]
 async fn lease_grant_relaxes_only_its_transaction() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store =
         PostgresStore::open(&PostgresOptions { max_connections: 1, ..test_options(&database) })
             .await
@@ -302,7 +308,7 @@ async fn lease_grant_relaxes_only_its_transaction() {
 
 #[tokio::test]
 async fn broken_connection_is_replaced() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut run = TestExecution::create_started(&store, 1).await;
     let break_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -349,7 +355,7 @@ async fn server_without_fsync_is_refused() {
 
 #[tokio::test]
 async fn opens_connections_and_caches_statements_as_configured() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let options = PostgresOptions {
         initial_connections: 3,
         max_prepared_statements: 1,
@@ -377,7 +383,7 @@ async fn standby_is_refused() {
 /// Sessions of the store wait for the disk, independent of the default of the database.
 #[tokio::test]
 async fn appends_override_asynchronous_commit_default() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let name = database.name();
     database.run_statement(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).unwrap();
     let store = open_store(&database).await;
@@ -389,7 +395,7 @@ async fn appends_override_asynchronous_commit_default() {
 
 #[tokio::test]
 async fn missing_tables_are_reported() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let tables = store.check_tables().await.unwrap();
     assert!(tables.len() > 20, "{tables:?}");
@@ -404,7 +410,7 @@ async fn missing_tables_are_reported() {
 /// added to the tables. It is refused if the migration changed something that it uses.
 #[tokio::test]
 async fn additive_newer_schema_is_accepted() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let run = TestExecution::create_started(&open_store(&database).await, 1).await;
     let newer = "ALTER TABLE noetl.execution ADD COLUMN newer TEXT;
         ALTER TABLE noetl.event ADD COLUMN newer TEXT;

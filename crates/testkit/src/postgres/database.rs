@@ -1,10 +1,12 @@
 //! Databases for single tests.
 
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::cluster::{PostgresCluster, PostgresMissing};
 
-/// An empty database, dropped with the value.
+/// A database for one test, dropped with the value.
 #[derive(Debug)]
 pub struct TestDatabase {
     cluster: PostgresCluster,
@@ -13,7 +15,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Creates a database in the shared cluster.
+    /// Creates an empty database in the shared cluster.
     pub fn new() -> Result<Self, PostgresMissing> {
         Self::in_cluster(&PostgresCluster::shared()?)
     }
@@ -23,6 +25,18 @@ impl TestDatabase {
     pub fn in_icu_locale(locale: &str) -> Result<Self, PostgresMissing> {
         let options = format!("TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE '{locale}'");
         Self::create_with(&PostgresCluster::shared()?, &options)
+    }
+
+    /// Creates a database in the shared cluster as a copy of a template. The first caller fills the
+    /// template: `prepare` gets the connection settings of an empty database, and closes its
+    /// connections.
+    pub fn from_template(
+        template: &str,
+        prepare: impl FnOnce(&str) -> io::Result<()>,
+    ) -> Result<Self, PostgresMissing> {
+        let cluster = PostgresCluster::shared()?;
+        ensure_template(&cluster, template, prepare)?;
+        Self::create_with(&cluster, &format!("TEMPLATE {template}"))
     }
 
     /// Creates a database in a given cluster, which runs at least as long as the value.
@@ -81,9 +95,36 @@ impl TestDatabase {
     }
 
     /// Runs a statement in the database.
-    pub fn run_statement(&self, statement: &str) -> std::io::Result<()> {
+    pub fn run_statement(&self, statement: &str) -> io::Result<()> {
         self.cluster.run_psql(&self.name, statement)
     }
+}
+
+/// Creates a template unless the cluster has it. One thread of all processes does this at a time.
+fn ensure_template(
+    cluster: &PostgresCluster,
+    template: &str,
+    prepare: impl FnOnce(&str) -> io::Result<()>,
+) -> Result<(), PostgresMissing> {
+    let file = cluster.socket_folder().join(template);
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(file.with_extension("lock"))?;
+    // Released with the file.
+    lock.lock()?;
+    let ready = file.with_extension("ready");
+    if !ready.exists() {
+        // The caller that created the database may have failed to fill it.
+        let remove = format!("DROP DATABASE IF EXISTS {template} WITH (FORCE)");
+        for statement in [remove, format!("CREATE DATABASE {template}")] {
+            cluster.run_psql("postgres", &statement)?;
+        }
+        prepare(&cluster.connection_config(template))?;
+        File::create(ready)?;
+    }
+    Ok(())
 }
 
 impl Drop for TestDatabase {

@@ -1,4 +1,5 @@
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{ClusterRole, PostgresCluster, TestDatabase};
 
@@ -10,6 +11,38 @@ fn databases_are_empty_and_separate() {
     let error = second.run_statement("SELECT * FROM here").unwrap_err();
     assert!(error.to_string().contains("does not exist"), "{error}");
     assert_ne!(first.connection_config(), second.connection_config());
+}
+
+#[test]
+fn template_is_prepared_once_and_copied() {
+    let template = format!("template_{}", std::process::id());
+    let prepared = AtomicU32::new(0);
+    let copy = || {
+        let fill = |config: &str| {
+            prepared.fetch_add(1, Ordering::Relaxed);
+            let name = config.rsplit_once('=').unwrap().1;
+            let cluster = PostgresCluster::shared().unwrap();
+            cluster.run_psql(name, "CREATE TABLE here AS SELECT 1 AS n")
+        };
+        let database = TestDatabase::from_template(&template, fill).unwrap();
+        database.run_statement("SELECT n FROM here").unwrap();
+        database.run_statement("DROP TABLE here").unwrap();
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(copy);
+        }
+    });
+    assert_eq!(prepared.into_inner(), 1);
+}
+
+/// A template whose first caller failed is prepared again.
+#[test]
+fn incomplete_template_is_replaced() {
+    let template = format!("incomplete_{}", std::process::id());
+    let fail = |_: &str| Err(std::io::Error::other("failed on purpose"));
+    TestDatabase::from_template(&template, fail).unwrap_err();
+    TestDatabase::from_template(&template, |_| Ok(())).unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{PostgresStore, SqliteStore, Store};
+use noetl_store_testing::migrated_database;
 use noetl_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 
@@ -43,8 +44,9 @@ impl StoreFixture {
     }
 
     pub(super) async fn on_postgres() -> Self {
-        let database = TestDatabase::new().unwrap();
-        let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+        let now = SystemClock.now();
+        let database = migrated_database(now).unwrap();
+        let options = PostgresOptions::new(database.connection_config(), now);
         Self {
             store: Arc::new(PostgresStore::open(&options).await.unwrap()),
             _guard: StoreGuard::TestDatabase(Box::new(database)),

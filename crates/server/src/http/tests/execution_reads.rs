@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::Method;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{PostgresStore, SqliteStore};
-use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
-use noetl_testkit::postgres::TestDatabase;
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod, migrated_database};
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
@@ -370,8 +369,9 @@ async fn busy_store_without_table_list_is_ready() {
 
 #[tokio::test]
 async fn missing_table_makes_server_unready() {
-    let database = TestDatabase::new().unwrap();
-    let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+    let now = SystemClock.now();
+    let database = migrated_database(now).unwrap();
+    let options = PostgresOptions::new(database.connection_config(), now);
     let store = PostgresStore::open(&options).await.unwrap();
     let server = super::start_server_on(Arc::new(store)).await;
     database.run_statement("DROP TABLE noetl.outbox CASCADE").unwrap();

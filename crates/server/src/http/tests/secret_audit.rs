@@ -8,8 +8,7 @@ use noetl_api::WorkerApi;
 use noetl_api::credential::CredentialRequest;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{PostgresStore, SqliteStore, Store};
-use noetl_store_testing::{Fault, FaultyStore, StoreMethod as Call};
-use noetl_testkit::postgres::TestDatabase;
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod as Call, migrated_database};
 use noetl_types::{ErrorCode, Scope, WorkerId};
 use serde_json::{Value, json};
 
@@ -391,8 +390,9 @@ async fn embedded_worker_is_audited() {
 /// An entry that is deleted or changed in the database is detected.
 #[tokio::test]
 async fn detects_deleted_audit_entry() {
-    let database = TestDatabase::new().unwrap();
-    let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+    let now = SystemClock.now();
+    let database = migrated_database(now).unwrap();
+    let options = PostgresOptions::new(database.connection_config(), now);
     let store = PostgresStore::open(&options).await.unwrap();
     let setup = SecretAuditSetup::new(Arc::new(store)).await;
     setup.put_credential().await;

@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use noetl_api::tokens::CreateTokenRequest;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{EnabledPublishers, LogPartition, PostgresStore, SqliteStore, Store};
-use noetl_testkit::postgres::TestDatabase;
+use noetl_store_testing::migrated_database;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Month, Scope, TenantId, Timestamp};
 use serde_json::Value;
@@ -302,8 +302,9 @@ async fn live_stream_ends_when_token_expires() {
 /// An unreadable row does not block the events after it.
 #[tokio::test]
 async fn damaged_event_is_skipped() {
-    let database = TestDatabase::new().unwrap();
-    let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+    let now = SystemClock.now();
+    let database = migrated_database(now).unwrap();
+    let options = PostgresOptions::new(database.connection_config(), now);
     let store = PostgresStore::open(&options).await.unwrap();
     let server = super::start_server_on(Arc::new(store)).await;
     server.start_two_steps().await;

@@ -10,7 +10,7 @@ use noetl_messaging::nats::NatsConnectionSettings;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::prelude::*;
 use noetl_store::{NewCatalogEntry, PostgresStore, Store};
-use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
+use noetl_store_testing::{Fault, FaultyStore, StoreMethod, migrated_database};
 use noetl_testkit::nats::NatsServer;
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::LeaseBatchSize;
@@ -43,8 +43,9 @@ struct TestCluster {
 
 impl TestCluster {
     async fn new() -> Self {
-        let database = TestDatabase::new().unwrap();
-        let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+        let now = SystemClock.now();
+        let database = migrated_database(now).unwrap();
+        let options = PostgresOptions::new(database.connection_config(), now);
         let store = PostgresStore::open(&options).await.unwrap();
         let entry = NewCatalogEntry {
             catalog_id: CatalogId::new(1).unwrap(),

@@ -12,6 +12,7 @@ use noetl_server::{
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{NewCatalogEntry, PostgresStore, SqliteStore, Store};
+use noetl_store_testing::migrated_database;
 use noetl_testkit::nats::NatsServer;
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::LeaseBatchSize;
@@ -52,8 +53,9 @@ impl TestCluster {
     }
 
     pub(crate) async fn on_postgres() -> Self {
-        let database = TestDatabase::new().unwrap();
-        let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
+        let now = SystemClock.now();
+        let database = migrated_database(now).unwrap();
+        let options = PostgresOptions::new(database.connection_config(), now);
         let store = PostgresStore::open(&options).await.unwrap();
         Self::with_store(Arc::new(store), StoreGuard::Database(database)).await
     }

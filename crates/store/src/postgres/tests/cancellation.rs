@@ -2,10 +2,9 @@
 
 use std::pin::pin;
 
-use noetl_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-use super::{connect_raw, open_store, test_options};
+use super::{connect_raw, new_database, open_store, test_options};
 use crate::StoreError;
 use crate::postgres::pool::{ConnectionPool, PooledConnection};
 use crate::sql::PlanMode;
@@ -55,7 +54,7 @@ async fn is_sleeping(watcher: &Client, pid: i32) -> bool {
 /// The statement is ended on the server, and its connection is not reused.
 #[tokio::test]
 async fn cancelled_call_does_not_block_next() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     drop(open_store(&database).await);
     let mut options = test_options(&database);
     options.max_connections = 1;
@@ -94,7 +93,7 @@ async fn cancelled_call_does_not_block_next() {
 /// A connection is reused after any answer, including errors.
 #[tokio::test]
 async fn connection_is_reused_after_answer() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     drop(open_store(&database).await);
     let mut options = test_options(&database);
     options.max_connections = 1;

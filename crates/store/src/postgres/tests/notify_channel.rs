@@ -1,9 +1,8 @@
 //! Servers on one database notify each other.
 
-use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionId, PoolName};
 
-use super::{connect_raw, open_store, test_options};
+use super::{connect_raw, new_database, open_store, test_options};
 use crate::prelude::*;
 use crate::{LogChange, NotifyChannel, PostgresStore, Wakeup};
 
@@ -20,7 +19,7 @@ fn test_wakeup(number: i64) -> Wakeup {
 
 #[tokio::test]
 async fn notifications_reach_other_servers() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let (mut first, mut second) = (open_channel(&store).await, open_channel(&store).await);
     first.notify(&test_wakeup(1)).await.unwrap();
@@ -39,7 +38,7 @@ async fn notifications_reach_other_servers() {
 
 #[tokio::test]
 async fn other_schema_receives_no_notifications() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut options = test_options(&database);
     options.schema = "another".to_owned();
@@ -54,7 +53,7 @@ async fn other_schema_receives_no_notifications() {
 
 #[tokio::test]
 async fn broken_channel_returns_error() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut channel = open_channel(&store).await;
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity

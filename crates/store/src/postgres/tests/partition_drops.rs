@@ -11,7 +11,7 @@ use noetl_types::{ExecutionId, Month};
 use tokio::task::JoinSet;
 
 use super::publishing::{purge_before_november, write_august_run, write_ended_run_in};
-use super::{connect_raw, open_store};
+use super::{connect_raw, new_database, open_store};
 use crate::postgres::PostgresStore;
 use crate::prelude::*;
 use crate::suite::damaged_rows;
@@ -122,7 +122,7 @@ async fn writers_do_not_wait_for_blocked_drop() {
         // A reader of a single partition, such as a backup.
         "SELECT count(*) FROM event_y2026m08",
     ] {
-        let database = TestDatabase::new().unwrap();
+        let database = new_database();
         let store = Arc::new(open_store(&database).await);
         let old = write_august_run(&*store).await;
         let plan = purge_before_november(&*store).await;
@@ -145,7 +145,7 @@ async fn writers_do_not_wait_for_blocked_drop() {
 /// longer than one drop attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writer_waits_for_at_most_one_drop_attempt() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = Arc::new(open_store(&database).await);
     write_august_run(&*store).await;
     let run = TestExecution::create_started(&*store, 1_000_000).await;
@@ -169,7 +169,7 @@ async fn writer_waits_for_at_most_one_drop_attempt() {
 /// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn drop_during_writes_removes_only_finished_months() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = Arc::new(open_store(&database).await);
     let old = write_august_run(&*store).await;
     let first_id = LogPartition::for_month(Month::new(2026, 7).unwrap()).first_id;
@@ -217,7 +217,7 @@ async fn drop_during_writes_removes_only_finished_months() {
 /// or an object of an operator that depends on the partition.
 #[tokio::test]
 async fn undroppable_month_does_not_pin_others() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let names = |partitions: &[OldPartition]| {
         let names = partitions.iter().map(|old| old.partition.name.to_string());
@@ -251,7 +251,7 @@ async fn undroppable_month_does_not_pin_others() {
 
 #[tokio::test]
 async fn unreadable_month_does_not_pin_others() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let run = |sql: String| database.run_statement(&sql).unwrap();
     damaged_rows::unreadable_month_does_not_pin_others(&store, run, "noetl.").await;
@@ -261,7 +261,7 @@ async fn unreadable_month_does_not_pin_others() {
 /// month would go unnoticed.
 #[tokio::test]
 async fn event_table_has_no_default_partition() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let _store = open_store(&database).await;
     let sql = "SELECT partdefid = 0 FROM pg_partitioned_table
         WHERE partrelid = 'noetl.event'::regclass";

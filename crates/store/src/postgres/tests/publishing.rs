@@ -6,7 +6,7 @@ use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Month, QuarantineId, Text, json, sha256};
 
-use super::{connect_raw, create_fixture_with, open_store, test_options};
+use super::{connect_raw, create_fixture_with, new_database, open_store, test_options};
 use crate::outbox::{COUNT_BY_STATUS, COUNT_CLAIMABLE, LIST_DEAD_ROWS, OUTBOX_STATS, PURGE_OUTBOX};
 use crate::postgres::outbox::{CLAIM_OUTBOX, MARK_PUBLISHED};
 use crate::postgres::{PostgresOptions, PostgresStore};
@@ -60,7 +60,7 @@ async fn publishing_is_independent_of_time_zone() {
 
 #[tokio::test]
 async fn unreadable_row_does_not_stop_feed() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     assert_unreadable_row_is_reported(&store, || {
         let damage = "UPDATE noetl.event SET tenant_id = '' WHERE seq = 2";
@@ -72,7 +72,7 @@ async fn unreadable_row_does_not_stop_feed() {
 /// A transaction that began earlier holds the cursor back. Nothing is skipped when it commits.
 #[tokio::test]
 async fn stream_started_now_misses_no_late_commit() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut run = TestExecution::create_started(&store, 1).await;
     read_feed_positions(&store, FeedPosition::default(), 1).await;
@@ -105,7 +105,7 @@ async fn stream_started_now_misses_no_late_commit() {
 /// An event with a huge id does not move the feed, because the store assigns its positions.
 #[tokio::test]
 async fn huge_event_id_does_not_stop_feed() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let run = TestExecution::new(1);
     let mut start = run.start_request();
@@ -122,7 +122,7 @@ async fn huge_event_id_does_not_stop_feed() {
 /// A database that was restored into another cluster has the transaction ids of the old cluster.
 #[tokio::test]
 async fn restored_log_starts_new_epoch() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let run = {
         let store = open_store(&database).await;
         let run = create_run_with_outbox(&store, 1, 3).await;
@@ -161,7 +161,7 @@ async fn restored_log_starts_new_epoch() {
 /// another cluster, or on another timeline of this one.
 #[tokio::test]
 async fn log_from_other_cluster_starts_new_epoch() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let epoch = async || open_store(&database).await.log_epoch().await.unwrap();
     let before = {
         let store = open_store(&database).await;
@@ -204,7 +204,7 @@ async fn wait_until_readable(store: &dyn Store, after: FeedPosition, events: u64
 /// rows.
 #[tokio::test]
 async fn feed_continues_after_earlier_epochs_are_dropped() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let mut run = {
         let store = open_store(&database).await;
         create_run_with_outbox(&store, 1, 3).await
@@ -242,7 +242,7 @@ async fn feed_continues_after_earlier_epochs_are_dropped() {
 /// A server that was running before another one started a new log epoch reads the new epoch too.
 #[tokio::test]
 async fn running_server_follows_new_epoch() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut run = create_run_with_outbox(&store, 1, 3).await;
     let start = FeedPosition::default();
@@ -289,7 +289,7 @@ async fn running_server_follows_new_epoch() {
 /// have the index from the start.
 #[tokio::test]
 async fn new_epoch_indexes_partitions_one_by_one() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     create_run_with_outbox(&open_store(&database).await, 1, 3).await;
     let client = connect_raw(&database).await;
     let indexes = "SELECT indexrelid::regclass::text FROM pg_index
@@ -334,7 +334,7 @@ async fn feed_read_is_bounded_by_bytes() {
     let digests = (0..).map(|number: u64| sha256(number.to_string()).to_string());
     let incompressible: String = digests.take(length / 64).collect();
     for text in ["x".repeat(length), incompressible] {
-        let database = TestDatabase::new().unwrap();
+        let database = new_database();
         let store = open_store(&database).await;
         let mut run = TestExecution::create_started(&store, 1).await;
         for _ in 0..5 {
@@ -370,7 +370,7 @@ pub(super) async fn store_with_published_rows(database: &TestDatabase) -> Postgr
 /// Published rows are not read to report the state of the outbox, and a row is marked by its key.
 #[tokio::test]
 async fn outbox_queries_skip_published_rows() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = store_with_published_rows(&database).await;
     let client = connect_raw(&database).await;
     // The generic plan, which frequently executed statements get.
@@ -416,7 +416,7 @@ async fn outbox_queries_skip_published_rows() {
 
 #[tokio::test]
 async fn published_rows_do_not_block_claims() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = store_with_published_rows(&database).await;
     let now = test_time("12:00:00");
     assert_eq!(store.count_claimable_outbox_rows(now).await.unwrap(), 3);
@@ -432,7 +432,7 @@ async fn published_rows_do_not_block_claims() {
 /// others.
 #[tokio::test]
 async fn external_outbox_rows_are_claimed() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let external_rows = r#"INSERT INTO noetl.outbox (event_id, message_id, payload, available_at)
         VALUES (7, 'own', '{"b": 1, "a": 1e2}', '2026-11-05T11:00:00Z'),
@@ -455,7 +455,7 @@ async fn external_outbox_rows_are_claimed() {
 
 #[tokio::test]
 async fn damaged_row_becomes_dead_alone() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let run = |sql: String| database.run_statement(&sql).unwrap();
     damaged_rows::damaged_row_becomes_dead_alone(&store, run, "noetl.").await;
@@ -465,7 +465,7 @@ async fn damaged_row_becomes_dead_alone() {
 /// returned, because no other publisher could claim them before their leases end.
 #[tokio::test]
 async fn damaged_row_that_stays_in_flight_blocks_no_other() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     create_run_with_outbox(&store, 1, 3).await;
     let ids: Vec<_> = store.list_outbox_rows(all_outbox_rows()).await.unwrap();
@@ -488,7 +488,7 @@ async fn damaged_row_that_stays_in_flight_blocks_no_other() {
 
 #[tokio::test]
 async fn months_are_created_ahead() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let until = |store: PostgresStore| async move {
         let until = store.log_partitions_until().await.unwrap().unwrap();
@@ -531,7 +531,7 @@ pub(super) async fn purge_before_november(store: &dyn Store) -> PurgePlan {
 /// A purge does not wait for a long read. It reports the month and keeps all of it.
 #[tokio::test]
 async fn long_read_keeps_month_without_blocking() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let mut other = connect_raw(&database).await;
@@ -553,7 +553,7 @@ async fn long_read_keeps_month_without_blocking() {
 /// changed since the check.
 #[tokio::test]
 async fn only_checked_partition_is_dropped() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     write_august_run(&store).await;
     let sql = "CREATE TABLE noetl.rest PARTITION OF noetl.event DEFAULT;
@@ -600,7 +600,7 @@ async fn only_checked_partition_is_dropped() {
 
 #[tokio::test]
 async fn clock_skew_prevents_drops() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let mut plan = purge_before_november(&store).await;
@@ -613,7 +613,7 @@ async fn clock_skew_prevents_drops() {
 
 #[tokio::test]
 async fn dropped_month_is_not_recreated() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let plan = purge_before_november(&store).await;
@@ -627,7 +627,7 @@ async fn dropped_month_is_not_recreated() {
 
 #[tokio::test]
 async fn items_are_quarantined_in_one_statement() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let sql = "CREATE TABLE noetl.seen (n int);
         CREATE FUNCTION noetl.see() RETURNS trigger LANGUAGE plpgsql AS
@@ -655,7 +655,7 @@ async fn items_are_quarantined_in_one_statement() {
 /// A row that another publisher has locked does not block a claim, which returns the other rows.
 #[tokio::test]
 async fn locked_row_is_skipped_by_claims() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     create_run_with_outbox(&store, 1, 3).await;
     let rows = store.list_outbox_rows(all_outbox_rows()).await.unwrap();

@@ -1,9 +1,7 @@
 //! Query plans of PostgreSQL statements.
 
-use noetl_testkit::postgres::TestDatabase;
-
 use super::publishing::store_with_published_rows;
-use super::{connect_raw, open_store};
+use super::{connect_raw, new_database, open_store};
 use crate::postgres::retention::{FIRST_LIVE_EXECUTION, FIRST_UNPUBLISHED};
 use crate::suite::fixture::TestExecution;
 
@@ -11,7 +9,7 @@ use crate::suite::fixture::TestExecution;
 /// ended, and its remaining outbox rows.
 #[tokio::test]
 async fn pin_checks_read_only_their_month() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = store_with_published_rows(&database).await;
     for number in 10..20 {
         TestExecution::create_started(&store, number).await;
@@ -42,7 +40,7 @@ async fn pin_checks_read_only_their_month() {
 /// An append updates the execution in place (HOT), so no index changes.
 #[tokio::test]
 async fn append_updates_no_execution_index() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     TestExecution::create_started(&store, 1).await;
     let mut client = connect_raw(&database).await;

@@ -1,9 +1,8 @@
 //! Bytes that PostgreSQL sends for a replay.
 
-use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionVersion, Json, Text, sha256};
 
-use super::{connect_raw, open_store};
+use super::{connect_raw, new_database, open_store};
 use crate::LogPageLimit;
 use crate::postgres::replay::{REPLAY_ROWS_OF_ANY_SIZE, SMALL_REPLAY_ROWS};
 use crate::prelude::*;
@@ -19,7 +18,7 @@ const LARGE_VALUE_BYTES: usize = 1 << 20;
 /// the log.
 #[tokio::test]
 async fn replay_page_is_bounded_by_bytes() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_store(&database).await;
     let mut run = TestExecution::create_started(&store, 1).await;
     let digests = (0..).map(|number: u64| sha256(number.to_string()).to_string());

@@ -36,7 +36,7 @@ async fn open_with_short_timeout(database: &TestDatabase) -> PostgresStore {
 
 #[tokio::test]
 async fn exhausted_pool_returns_saturated() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = open_with_short_timeout(&database).await;
     let connection = store.list_pool.acquire().await.unwrap();
     let listing = store.list_execution_ids(None, PageLimit::MAX);
@@ -51,7 +51,7 @@ async fn exhausted_pool_returns_saturated() {
 
 #[tokio::test]
 async fn full_writer_queue_returns_saturated() {
-    let database = TestDatabase::new().unwrap();
+    let database = new_database();
     let store = Arc::new(open_with_short_timeout(&database).await);
     // The writer connects first, so that connecting does not count towards the timeout.
     while let Err(AppendError::Store(_)) =
