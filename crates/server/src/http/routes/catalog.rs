@@ -11,7 +11,9 @@ use noetl_api::paths;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, PlaybookPath, Text};
 
-use super::{CATALOG_READ, CATALOG_WRITE, MAX_BATCH_BODY_SIZE, Route, delete, get, post, put};
+use super::{
+    CATALOG_READ, CATALOG_WRITE, MAX_BATCH_BODY_SIZE, Route, delete, get, handlers, post, put,
+};
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -50,49 +52,6 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Registers a definition, or validates it with `dry_run`.
-async fn register_definition(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<RegisterRequest>,
-) -> Result<JsonResponse<RegisterResponse>, HttpError> {
-    let is_admin = app.identity.allows_scope(Scope::Admin);
-    Ok(JsonResponse(app.services.catalog.register_with_role(&app.ctx, request, is_admin).await?))
-}
-
-/// Registers several definitions, each independently.
-async fn register_definitions(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(batch): JsonBody<RegisterBatchRequest>,
-) -> Result<JsonResponse<RegisterBatchResponse>, HttpError> {
-    let is_admin = app.identity.allows_scope(Scope::Admin);
-    let response = app.services.catalog.register_definitions(&app.ctx, batch, is_admin).await?;
-    Ok(JsonResponse(response))
-}
-
-/// Lists definitions.
-async fn list_definitions(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<CatalogListRequest>,
-) -> Result<JsonResponse<CatalogList>, HttpError> {
-    Ok(JsonResponse(app.services.catalog.list_definitions(&app.ctx, request).await?))
-}
-
-/// Lists the paths of the definitions of a kind.
-async fn list_definition_paths(
-    AuthorizedCall(app): AuthorizedCall,
-    PathText(kind): PathText,
-) -> Result<JsonResponse<Vec<PlaybookPath>>, HttpError> {
-    Ok(JsonResponse(app.services.catalog.definition_paths(&app.ctx, &kind).await?))
-}
-
-/// Lists the definitions of agents.
-async fn list_agents(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<AgentListRequest>,
-) -> Result<JsonResponse<CatalogList>, HttpError> {
-    Ok(JsonResponse(app.services.catalog.find_agents(&app.ctx, request).await?))
-}
-
 fn required_playbook_id(params: &mut QueryParams) -> Result<Text, HttpError> {
     let missing = || HttpError::new(ErrorCode::BadQuery, "playbook_id is missing");
     params.text_param("playbook_id")?.ok_or_else(missing)
@@ -118,31 +77,6 @@ async fn put_definition_content(
     let replaced =
         app.services.catalog.replace_definition_content(&app.ctx, &name, request, is_admin);
     Ok(JsonResponse(replaced.await?))
-}
-
-/// Validates a playbook without storing it.
-async fn validate_definition(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<ContentRequest>,
-) -> Result<JsonResponse<ValidationReport>, HttpError> {
-    Ok(JsonResponse(app.services.catalog.validate_content(request).await?))
-}
-
-/// Archives a playbook.
-async fn archive_definition(
-    AuthorizedCall(app): AuthorizedCall,
-    PathText(name): PathText,
-) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
-    Ok(JsonResponse(app.services.catalog.archive_definition(&app.ctx, &name).await?))
-}
-
-/// Restores an archived definition.
-async fn restore_definition(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<RestoreRequest>,
-) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
-    let restored = app.services.catalog.restore_definition(&app.ctx, request.path).await?;
-    Ok(JsonResponse(restored))
 }
 
 /// Returns the versions or the UI schema of a definition, selected by the last path segment.
@@ -186,4 +120,35 @@ async fn get_definition(
         return Err(HttpError::new(ErrorCode::Forbidden, text));
     }
     Ok(JsonResponse(app.services.catalog.catalog_item(&app.ctx, request).await?))
+}
+
+handlers! {
+    /// Registers a definition, or validates it with `dry_run`.
+    register_definition(app: AuthorizedCall, request: JsonBody<RegisterRequest>)
+        -> RegisterResponse =>
+        app.services.catalog
+            .register_with_role(&app.ctx, request, app.identity.allows_scope(Scope::Admin));
+    /// Registers several definitions, each independently.
+    register_definitions(app: AuthorizedCall, batch: JsonBody<RegisterBatchRequest>)
+        -> RegisterBatchResponse =>
+        app.services.catalog
+            .register_definitions(&app.ctx, batch, app.identity.allows_scope(Scope::Admin));
+    /// Lists definitions.
+    list_definitions(app: AuthorizedCall, request: JsonBodyOrDefault<CatalogListRequest>)
+        -> CatalogList => app.services.catalog.list_definitions(&app.ctx, request);
+    /// Lists the paths of the definitions of a kind.
+    list_definition_paths(app: AuthorizedCall, kind: PathText) -> Vec<PlaybookPath> =>
+        app.services.catalog.definition_paths(&app.ctx, &kind);
+    /// Lists the definitions of agents.
+    list_agents(app: AuthorizedCall, request: JsonBodyOrDefault<AgentListRequest>) -> CatalogList =>
+        app.services.catalog.find_agents(&app.ctx, request);
+    /// Validates a playbook without storing it.
+    validate_definition(app: AuthorizedCall, request: JsonBody<ContentRequest>)
+        -> ValidationReport => app.services.catalog.validate_content(request);
+    /// Archives a playbook.
+    archive_definition(app: AuthorizedCall, name: PathText) -> ArchiveResponse =>
+        app.services.catalog.archive_definition(&app.ctx, &name);
+    /// Restores an archived definition.
+    restore_definition(app: AuthorizedCall, request: JsonBody<RestoreRequest>) -> ArchiveResponse =>
+        app.services.catalog.restore_definition(&app.ctx, request.path);
 }

@@ -9,7 +9,7 @@ use noetl_api::query::CommandsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandStatus, PoolName, WorkerId};
 
-use super::{EXEC_READ, MAX_BATCH_BODY_SIZE, Route, WORKER, get, post};
+use super::{EXEC_READ, MAX_BATCH_BODY_SIZE, Route, WORKER, get, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -30,39 +30,6 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Returns a command by the id of the event that issued it.
-async fn get_command(
-    AuthorizedCall(app): AuthorizedCall,
-    PathEventId(event_id): PathEventId,
-) -> Result<JsonResponse<ClassicCommand>, HttpError> {
-    Ok(JsonResponse(app.services.classic.classic_command(&app.ctx, event_id).await?))
-}
-
-/// Claims a command for a worker.
-async fn claim_command(
-    AuthorizedCall(app): AuthorizedCall,
-    PathEventId(event_id): PathEventId,
-    JsonBody(request): JsonBody<ClaimRequest>,
-) -> Result<JsonResponse<ClaimResponse>, HttpError> {
-    Ok(JsonResponse(app.services.classic.claim_command(&app.ctx, event_id, request).await?))
-}
-
-/// Processes an event of a worker.
-async fn post_event(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(post): JsonBody<ClassicEventRequest>,
-) -> Result<JsonResponse<ClassicEventResponse>, HttpError> {
-    Ok(JsonResponse(app.services.classic.ingest_event(&app.ctx, post).await?))
-}
-
-/// Processes several events of one execution.
-async fn post_events(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(batch): JsonBody<ClassicEventBatch>,
-) -> Result<JsonResponse<ClassicEventBatchResponse>, HttpError> {
-    Ok(JsonResponse(app.services.classic.ingest_events(&app.ctx, batch).await?))
-}
-
 /// Lists the commands of the queue.
 async fn list_commands(
     AuthorizedCall(app): AuthorizedCall,
@@ -79,4 +46,19 @@ async fn list_commands(
     };
     params.reject_unknown()?;
     Ok(JsonResponse(app.services.queries.list_commands(&app.ctx, query).await?))
+}
+
+handlers! {
+    /// Returns a command by the id of the event that issued it.
+    get_command(app: AuthorizedCall, event_id: PathEventId) -> ClassicCommand =>
+        app.services.classic.classic_command(&app.ctx, event_id);
+    /// Claims a command for a worker.
+    claim_command(app: AuthorizedCall, event_id: PathEventId, request: JsonBody<ClaimRequest>)
+        -> ClaimResponse => app.services.classic.claim_command(&app.ctx, event_id, request);
+    /// Processes an event of a worker.
+    post_event(app: AuthorizedCall, post: JsonBody<ClassicEventRequest>) -> ClassicEventResponse =>
+        app.services.classic.ingest_event(&app.ctx, post);
+    /// Processes several events of one execution.
+    post_events(app: AuthorizedCall, batch: JsonBody<ClassicEventBatch>)
+        -> ClassicEventBatchResponse => app.services.classic.ingest_events(&app.ctx, batch);
 }

@@ -7,7 +7,7 @@ use noetl_api::paths;
 use noetl_types::ErrorCode;
 use noetl_types::limits::MAX_LONG_POLL_WAIT;
 
-use super::{MAX_REPORT_BODY_SIZE, Route, WORKER, post};
+use super::{MAX_REPORT_BODY_SIZE, Route, WORKER, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -35,14 +35,6 @@ async fn lease_commands(
     }
 }
 
-/// Renews the leases of commands.
-async fn renew_leases(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<HeartbeatRequest>,
-) -> Result<JsonResponse<HeartbeatResponse>, HttpError> {
-    Ok(JsonResponse(app.services.leases.renew_leases(&app.ctx, request).await?))
-}
-
 /// Processes reports about commands, and leases the next ones.
 async fn report_commands(
     AuthorizedCall(app): AuthorizedCall,
@@ -61,4 +53,10 @@ fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {
     }
     let message = format!("{wait_ms} is out of range 0..{max}");
     Err(HttpError::at_pointer(ErrorCode::OutOfRange, pointer, message))
+}
+
+handlers! {
+    /// Renews the leases of commands.
+    renew_leases(app: AuthorizedCall, request: JsonBody<HeartbeatRequest>) -> HeartbeatResponse =>
+        app.services.leases.renew_leases(&app.ctx, request);
 }

@@ -7,7 +7,7 @@ use noetl_api::credential::{
 use noetl_api::paths;
 use noetl_types::{ErrorCode, SecretOperation, WorkerId};
 
-use super::{CRED_ADMIN_OR_WORKER, CRED_USE_OR_WORKER, Route, delete, get, post};
+use super::{CRED_ADMIN_OR_WORKER, CRED_USE_OR_WORKER, Route, delete, get, handlers, post};
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -35,14 +35,6 @@ pub(super) fn routes() -> Vec<Route> {
         post(paths::WALLET_ROTATE, WALLET, rotate_wallet).secret_audited(Rotate),
         get(paths::WALLET_KEY_STATUS, WALLET, get_key_status),
     ]
-}
-
-/// Stores a credential.
-async fn put_credential(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<CredentialPutRequest>,
-) -> Result<JsonResponse<CredentialView>, HttpError> {
-    Ok(JsonResponse(app.services.credentials.put_credential(&app.ctx, request).await?))
 }
 
 /// Lists credentials without their secrets.
@@ -115,39 +107,26 @@ async fn get_sealed_credential(
     Ok(JsonResponse(sealed))
 }
 
-/// Deletes a credential.
-async fn delete_credential(
-    AuthorizedCall(app): AuthorizedCall,
-    PathText(key): PathText,
-) -> Result<JsonResponse<CredentialDeleteResponse>, HttpError> {
-    Ok(JsonResponse(app.services.credentials.delete_credential(&app.ctx, &key).await?))
-}
-
-/// Encrypts the secrets of the tenant with the current key.
-async fn rotate_credentials(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
-) -> Result<JsonResponse<RotationSummary>, HttpError> {
-    Ok(JsonResponse(app.services.credentials.rotate_credentials(&app.ctx, request).await?))
-}
-
-/// Encrypts the secrets of all tenants with the current key.
-async fn rotate_wallet(
-    PlatformCall(call): PlatformCall,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
-) -> Result<JsonResponse<WalletRotation>, HttpError> {
-    Ok(JsonResponse(call.services.credentials.rotate_all_tenants(&call.ctx, request).await?))
-}
-
-/// Returns the number of secrets per encryption key.
-async fn get_key_status(
-    PlatformCall(call): PlatformCall,
-) -> Result<JsonResponse<KeyStatus>, HttpError> {
-    Ok(JsonResponse(call.services.credentials.key_status().await?))
-}
-
 fn secret_access_denied() -> HttpError {
     let text = "reading a secret requires the scope cred:admin, or the scope worker with execution_id and \
         worker_id";
     HttpError::new(ErrorCode::Forbidden, text)
+}
+
+handlers! {
+    /// Stores a credential.
+    put_credential(app: AuthorizedCall, request: JsonBody<CredentialPutRequest>)
+        -> CredentialView => app.services.credentials.put_credential(&app.ctx, request);
+    /// Deletes a credential.
+    delete_credential(app: AuthorizedCall, key: PathText) -> CredentialDeleteResponse =>
+        app.services.credentials.delete_credential(&app.ctx, &key);
+    /// Encrypts the secrets of the tenant with the current key.
+    rotate_credentials(app: AuthorizedCall, request: JsonBodyOrDefault<RotationRequest>)
+        -> RotationSummary => app.services.credentials.rotate_credentials(&app.ctx, request);
+    /// Encrypts the secrets of all tenants with the current key.
+    rotate_wallet(call: PlatformCall, request: JsonBodyOrDefault<RotationRequest>)
+        -> WalletRotation => call.services.credentials.rotate_all_tenants(&call.ctx, request);
+    /// Returns the number of secrets per encryption key.
+    get_key_status(call: PlatformCall) -> KeyStatus =>
+        call.services.credentials.key_status();
 }

@@ -9,7 +9,7 @@ use noetl_api::stream::{FeedResponse, StreamStatus};
 use noetl_store::FeedLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Seq};
 
-use super::{EXEC_READ, PLATFORM, Route, get, post};
+use super::{EXEC_READ, PLATFORM, Route, get, handlers, post};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::params::QueryParams;
@@ -31,14 +31,6 @@ const DEFAULT_FEED_LIMIT: u32 = 100;
 
 /// Range of the wait time, in milliseconds.
 const FEED_WAIT_MS_RANGE: std::ops::RangeInclusive<u32> = 0..=30_000;
-
-/// Returns the status of the stream. The stream contains the events of all tenants, so the response
-/// does not depend on the caller.
-async fn get_stream_status(
-    State(app): State<AppState>,
-) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.stream_status().await?))
-}
 
 /// Returns the feed after a position, or from its end.
 async fn read_stream_feed(
@@ -87,9 +79,12 @@ async fn get_stream_event(
     Ok(typed_response(APPLICATION_JSON, body))
 }
 
-/// Publishes the whole log of all tenants again.
-async fn rebuild_stream(
-    State(app): State<AppState>,
-) -> Result<JsonResponse<StreamStatus>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.request_stream_rebuild().await?))
+handlers! {
+    /// Returns the status of the stream. The stream contains the events of all tenants, so the response
+    /// does not depend on the caller.
+    get_stream_status(app: State<AppState>) -> StreamStatus =>
+        app.services().publishing.stream_status();
+    /// Publishes the whole log of all tenants again.
+    rebuild_stream(app: State<AppState>) -> StreamStatus =>
+        app.services().publishing.request_stream_rebuild();
 }

@@ -17,7 +17,8 @@ use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{ErrorCode, EventName, ExecutionStatus, Seq, Timestamp};
 
 use super::{
-    ADMIN, EXEC_READ, EXEC_READ_OR_WORKER, EXEC_RUN, MAX_BATCH_BODY_SIZE, Route, get, post,
+    ADMIN, EXEC_READ, EXEC_READ_OR_WORKER, EXEC_RUN, MAX_BATCH_BODY_SIZE, Route, get, handlers,
+    post,
 };
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
@@ -124,23 +125,6 @@ async fn explain_execution(
     ))
 }
 
-/// Explains an execution, with a sample of its events, for classic clients.
-async fn analyze_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<AnalyzeRequest>,
-) -> Result<JsonResponse<ExecutionAnalysis>, HttpError> {
-    Ok(JsonResponse(app.services.queries.analyze_execution(&app.ctx, execution_id, request).await?))
-}
-
-/// Returns the cancellation state of an execution.
-async fn check_cancellation(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-) -> Result<JsonResponse<CancellationCheck>, HttpError> {
-    Ok(JsonResponse(app.services.executions.check_cancellation(&app.ctx, execution_id).await?))
-}
-
 /// Lists the events of an execution.
 async fn list_execution_events(
     AuthorizedCall(app): AuthorizedCall,
@@ -195,80 +179,43 @@ async fn start_execution(
     Ok(IdempotentResponse { response: JsonResponse(started.answer), is_replay: started.is_replay })
 }
 
-/// Cancels an execution.
-async fn cancel_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
-) -> Result<JsonResponse<CancelResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    let cancelled =
-        app.services.executions.cancel_execution(&app.ctx, execution_id, actor, request).await?;
-    Ok(JsonResponse(cancelled))
-}
-
-/// Starts several executions.
-async fn start_executions(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<ExecuteBatchRequest>,
-) -> Result<JsonResponse<ExecuteBatchResponse>, HttpError> {
-    Ok(JsonResponse(app.services.executions.execute_batch(&app.ctx, request).await?))
-}
-
-/// Starts an execution with the definition and input of an earlier one.
-async fn rerun_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
-) -> Result<JsonResponse<ExecuteResponse>, HttpError> {
-    Ok(JsonResponse(
-        app.services.executions.rerun_execution(&app.ctx, execution_id, request).await?,
-    ))
-}
-
-/// Pauses an execution.
-async fn pause_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
-) -> Result<JsonResponse<ControlResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.services.executions.pause_execution(&app.ctx, execution_id, actor, request).await?,
-    ))
-}
-
-/// Resumes an execution.
-async fn resume_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
-) -> Result<JsonResponse<ControlResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.services.executions.resume_execution(&app.ctx, execution_id, actor, request).await?,
-    ))
-}
-
-/// Ends an execution with a given status.
-async fn finalize_execution(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBody(request): JsonBody<FinalizeRequest>,
-) -> Result<JsonResponse<FinalizeResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.services.executions.finalize_execution(&app.ctx, execution_id, actor, request).await?,
-    ))
-}
-
-/// Cancels idle executions.
-async fn clean_up_executions(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
-) -> Result<JsonResponse<CleanupResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    Ok(JsonResponse(
-        app.services.executions.cancel_idle_executions(&app.ctx, actor, request).await?,
-    ))
+handlers! {
+    /// Explains an execution, with a sample of its events, for classic clients.
+    analyze_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBodyOrDefault<AnalyzeRequest>) -> ExecutionAnalysis =>
+        app.services.queries.analyze_execution(&app.ctx, execution_id, request);
+    /// Returns the cancellation state of an execution.
+    check_cancellation(app: AuthorizedCall, execution_id: PathExecutionId) -> CancellationCheck =>
+        app.services.executions.check_cancellation(&app.ctx, execution_id);
+    /// Cancels an execution.
+    cancel_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBodyOrDefault<CancelRequest>) -> CancelResponse =>
+        app.services.executions
+            .cancel_execution(&app.ctx, execution_id, Some(app.identity.actor()), request);
+    /// Starts several executions.
+    start_executions(app: AuthorizedCall, request: JsonBody<ExecuteBatchRequest>)
+        -> ExecuteBatchResponse => app.services.executions.execute_batch(&app.ctx, request);
+    /// Starts an execution with the definition and input of an earlier one.
+    rerun_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBodyOrDefault<RerunRequest>) -> ExecuteResponse =>
+        app.services.executions.rerun_execution(&app.ctx, execution_id, request);
+    /// Pauses an execution.
+    pause_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBodyOrDefault<ControlRequest>) -> ControlResponse =>
+        app.services.executions
+            .pause_execution(&app.ctx, execution_id, Some(app.identity.actor()), request);
+    /// Resumes an execution.
+    resume_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBodyOrDefault<ControlRequest>) -> ControlResponse =>
+        app.services.executions
+            .resume_execution(&app.ctx, execution_id, Some(app.identity.actor()), request);
+    /// Ends an execution with a given status.
+    finalize_execution(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBody<FinalizeRequest>) -> FinalizeResponse =>
+        app.services.executions
+            .finalize_execution(&app.ctx, execution_id, Some(app.identity.actor()), request);
+    /// Cancels idle executions.
+    clean_up_executions(app: AuthorizedCall, request: JsonBodyOrDefault<CleanupRequest>)
+        -> CleanupResponse =>
+        app.services.executions.cancel_idle_executions(&app.ctx, Some(app.identity.actor()), request);
 }

@@ -8,7 +8,7 @@ use noetl_api::internal::{
 use noetl_api::paths;
 use noetl_types::Json;
 
-use super::{MAX_BATCH_BODY_SIZE, PLATFORM, Route, get, post};
+use super::{MAX_BATCH_BODY_SIZE, PLATFORM, Route, get, handlers, post};
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -53,15 +53,13 @@ async fn advance_projection(
     Ok(JsonResponse(call.services.projection.advance_read_models(&call.ctx, request, scope).await?))
 }
 
-/// Deletes data beyond its retention.
-async fn purge_data(
-    State(app): State<AppState>,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
-) -> Result<JsonResponse<PurgeResponse>, HttpError> {
-    Ok(JsonResponse(app.services().maintenance.purge_expired_data(request).await?))
-}
-
 /// Lists the cells. Always empty, because cells are not supported.
 async fn list_cells() -> JsonResponse<Json> {
     JsonResponse(Json::object([("cells", Json::list([]))]))
+}
+
+handlers! {
+    /// Deletes data beyond its retention.
+    purge_data(app: State<AppState>, request: JsonBodyOrDefault<PurgeRequest>) -> PurgeResponse =>
+        app.services().maintenance.purge_expired_data(request);
 }

@@ -2,7 +2,8 @@
 //!
 //! A file declares its routes at the top: path, access rule, handler, and the maximum body size and
 //! audit policy where they differ from the default. Its handlers follow. A handler parses its
-//! request, calls a service once, and writes the response.
+//! request, calls a service once, and writes the response. Those without anything else to do are
+//! declared with `handlers!`.
 
 mod audit;
 mod catalog;
@@ -38,6 +39,7 @@ use super::settings::HttpSettings;
 use crate::services::ControlPlane;
 
 pub(super) use openapi::DOCUMENT as OPENAPI_DOCUMENT;
+use table::handlers;
 pub(in crate::http) use table::{Route, delete, get, post, put, route_requests};
 
 /// Maximum body size of batch requests, and of requests with a playbook document.

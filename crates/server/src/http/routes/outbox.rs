@@ -11,7 +11,7 @@ use noetl_store::{OutboxFilter, OutboxStatus, QuarantineFilter};
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId};
 
-use super::{Route, get, post};
+use super::{Route, get, handlers, post};
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -34,37 +34,6 @@ pub(super) fn routes() -> Vec<Route> {
         post(paths::OUTBOX_REPLAY, OUTBOX, replay_dead_rows).audited(),
         post(paths::OUTBOX_DISCARD, OUTBOX, discard_dead_rows).audited(),
     ]
-}
-
-/// Claims rows for a publisher.
-async fn claim_outbox_rows(
-    State(app): State<AppState>,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<OutboxClaimRequest>,
-) -> Result<JsonResponse<OutboxClaimResponse>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.claim_outbox(request).await?))
-}
-
-/// Marks rows as published.
-async fn mark_rows_published(
-    State(app): State<AppState>,
-    JsonBody(request): JsonBody<MarkPublishedRequest>,
-) -> Result<JsonResponse<MarkPublishedResponse>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.mark_outbox_published(request).await?))
-}
-
-/// Marks a row as failed.
-async fn mark_row_failed(
-    State(app): State<AppState>,
-    JsonBody(request): JsonBody<MarkFailedRequest>,
-) -> Result<JsonResponse<MarkFailedResponse>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.mark_outbox_failed(request).await?))
-}
-
-/// Returns the number of rows that can be claimed.
-async fn count_pending_rows(
-    State(app): State<AppState>,
-) -> Result<JsonResponse<PendingCount>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.outbox_pending().await?))
 }
 
 /// Lists rows in the order of their ids.
@@ -113,18 +82,23 @@ async fn list_quarantine(
     Ok(JsonResponse(app.services().publishing.list_quarantine(filter).await?))
 }
 
-/// Makes dead rows claimable again.
-async fn replay_dead_rows(
-    State(app): State<AppState>,
-    JsonBody(request): JsonBody<OutboxIds>,
-) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.replay_outbox(request).await?))
-}
-
-/// Discards dead rows.
-async fn discard_dead_rows(
-    State(app): State<AppState>,
-    JsonBody(request): JsonBody<OutboxIds>,
-) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
-    Ok(JsonResponse(app.services().publishing.discard_outbox(request).await?))
+handlers! {
+    /// Claims rows for a publisher.
+    claim_outbox_rows(app: State<AppState>, request: JsonBodyOrDefault<OutboxClaimRequest>)
+        -> OutboxClaimResponse => app.services().publishing.claim_outbox(request);
+    /// Marks rows as published.
+    mark_rows_published(app: State<AppState>, request: JsonBody<MarkPublishedRequest>)
+        -> MarkPublishedResponse => app.services().publishing.mark_outbox_published(request);
+    /// Marks a row as failed.
+    mark_row_failed(app: State<AppState>, request: JsonBody<MarkFailedRequest>)
+        -> MarkFailedResponse => app.services().publishing.mark_outbox_failed(request);
+    /// Returns the number of rows that can be claimed.
+    count_pending_rows(app: State<AppState>) -> PendingCount =>
+        app.services().publishing.outbox_pending();
+    /// Makes dead rows claimable again.
+    replay_dead_rows(app: State<AppState>, request: JsonBody<OutboxIds>) -> OutboxChangeResponse =>
+        app.services().publishing.replay_outbox(request);
+    /// Discards dead rows.
+    discard_dead_rows(app: State<AppState>, request: JsonBody<OutboxIds>) -> OutboxChangeResponse =>
+        app.services().publishing.discard_outbox(request);
 }

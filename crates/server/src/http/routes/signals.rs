@@ -9,10 +9,9 @@ use noetl_api::signal::{
 };
 use noetl_types::limits::PageLimit;
 
-use super::{EXEC_READ, EXEC_RUN, Route, get, post};
+use super::{EXEC_READ, EXEC_RUN, Route, get, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
-use crate::http::json_response::JsonResponse;
 use crate::http::json_response::page_response;
 use crate::http::middleware::access::{RouteAccess, Scope};
 use crate::http::params::{PathExecutionId, QueryParams};
@@ -27,38 +26,6 @@ pub(super) fn routes() -> Vec<Route> {
         post(paths::EXECUTION_APPROVE, EXEC_APPROVE, submit_approval).audited(),
         get(paths::APPROVALS, EXEC_READ, list_approvals),
     ]
-}
-
-/// Sends a signal to an execution.
-async fn send_signal(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBody(request): JsonBody<SignalRequest>,
-) -> Result<JsonResponse<SignalResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    let sent = app.services.executions.send_signal(&app.ctx, execution_id, actor, request).await?;
-    Ok(JsonResponse(sent))
-}
-
-/// Sends a signal to all executions that wait for it.
-async fn broadcast_signal(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<SignalRequest>,
-) -> Result<JsonResponse<BroadcastResponse>, HttpError> {
-    let actor = Some(app.identity.actor());
-    Ok(JsonResponse(app.services.executions.broadcast_signal(&app.ctx, actor, request).await?))
-}
-
-/// Submits the decision of an approval.
-async fn submit_approval(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBody(request): JsonBody<ApproveRequest>,
-) -> Result<JsonResponse<ApproveResponse>, HttpError> {
-    let actor = app.identity.actor();
-    let decided =
-        app.services.executions.submit_approval(&app.ctx, execution_id, actor, request).await?;
-    Ok(JsonResponse(decided))
 }
 
 /// Lists open approvals.
@@ -76,4 +43,19 @@ async fn list_approvals(
     let list = app.services.queries.list_approvals(&app.ctx, query).await?;
     let next = list.next_cursor.clone();
     Ok(page_response(list, &uri, next.as_ref()))
+}
+
+handlers! {
+    /// Sends a signal to an execution.
+    send_signal(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBody<SignalRequest>) -> SignalResponse =>
+        app.services.executions
+            .send_signal(&app.ctx, execution_id, Some(app.identity.actor()), request);
+    /// Sends a signal to all executions that wait for it.
+    broadcast_signal(app: AuthorizedCall, request: JsonBody<SignalRequest>) -> BroadcastResponse =>
+        app.services.executions.broadcast_signal(&app.ctx, Some(app.identity.actor()), request);
+    /// Submits the decision of an approval.
+    submit_approval(app: AuthorizedCall, execution_id: PathExecutionId,
+        request: JsonBody<ApproveRequest>) -> ApproveResponse =>
+        app.services.executions.submit_approval(&app.ctx, execution_id, app.identity.actor(), request);
 }

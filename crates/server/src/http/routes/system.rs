@@ -11,7 +11,7 @@ use noetl_api::system::{
 use noetl_playbook::json_schema;
 use noetl_types::{ErrorCode, Text};
 
-use super::{ADMIN, EXEC_READ, Route, get, post};
+use super::{ADMIN, EXEC_READ, Route, get, handlers, post};
 use crate::http::http_error::HttpError;
 use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
 use crate::http::middleware::access::RouteAccess;
@@ -35,20 +35,6 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Range of the number of shards.
 const SHARD_COUNT_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
-
-/// Returns the statistics of the dashboard.
-async fn get_dashboard_stats(
-    AuthorizedCall(app): AuthorizedCall,
-) -> Result<JsonResponse<DashboardStatsResponse>, HttpError> {
-    Ok(JsonResponse(app.services.system_status.dashboard_stats(&app.ctx).await?))
-}
-
-/// Returns the widgets of the dashboard.
-async fn get_dashboard_widgets(
-    AuthorizedCall(app): AuthorizedCall,
-) -> Result<JsonResponse<DashboardWidgets>, HttpError> {
-    Ok(JsonResponse(app.services.system_status.dashboard_widgets(&app.ctx).await?))
-}
 
 /// Returns the shard of an execution.
 async fn get_shard_info(
@@ -89,20 +75,6 @@ async fn get_server_status(AuthorizedCall(app): AuthorizedCall) -> JsonResponse<
     JsonResponse(app.services.system_status.server_status().await)
 }
 
-/// Checks that the tables of the database exist.
-async fn validate_database(
-    AuthorizedCall(app): AuthorizedCall,
-) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
-    Ok(JsonResponse(app.services.system_status.validate_database().await?))
-}
-
-/// Creates the tables of the database if they are missing.
-async fn init_database(
-    AuthorizedCall(app): AuthorizedCall,
-) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
-    Ok(JsonResponse(app.services.system_status.init_database().await?))
-}
-
 /// Returns the JSON Schema of a kind of document.
 async fn get_json_schema(
     State(app): State<AppState>,
@@ -122,4 +94,19 @@ async fn get_json_schema(
         }
     };
     Ok(typed_response(APPLICATION_JSON, schema))
+}
+
+handlers! {
+    /// Returns the statistics of the dashboard.
+    get_dashboard_stats(app: AuthorizedCall) -> DashboardStatsResponse =>
+        app.services.system_status.dashboard_stats(&app.ctx);
+    /// Returns the widgets of the dashboard.
+    get_dashboard_widgets(app: AuthorizedCall) -> DashboardWidgets =>
+        app.services.system_status.dashboard_widgets(&app.ctx);
+    /// Checks that the tables of the database exist.
+    validate_database(app: AuthorizedCall) -> DatabaseCheckResponse =>
+        app.services.system_status.validate_database();
+    /// Creates the tables of the database if they are missing.
+    init_database(app: AuthorizedCall) -> DatabaseCheckResponse =>
+        app.services.system_status.init_database();
 }

@@ -29,6 +29,28 @@ pub(in crate::http) trait Described<T> {}
 #[cfg(not(test))]
 impl<H, T> Described<T> for H {}
 
+/// Defines handlers that call a service once and answer with its response as JSON. Each line is the
+/// name of the handler, its extractors with the name of their value, the type of the response, and
+/// the call.
+macro_rules! handlers {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($value:ident: $extractor:ident $(<$kind:ty>)?),+) -> $response:ty => $call:expr;
+    )+) => {$(
+        $(#[$doc])*
+        async fn $name(
+            $($extractor($value): $extractor $(<$kind>)?,)+
+        ) -> Result<
+            $crate::http::json_response::JsonResponse<$response>,
+            $crate::http::http_error::HttpError,
+        > {
+            Ok($crate::http::json_response::JsonResponse($call.await?))
+        }
+    )+};
+}
+
+pub(super) use handlers;
+
 /// Paths of the internal API. The public listener answers 404 for them if the internal API has a
 /// separate listener.
 const INTERNAL_PATHS: [&str; 2] = ["/api/internal/{*rest}", "/noetl/internal/{*rest}"];
@@ -48,41 +70,21 @@ pub(in crate::http) struct Route {
     pub(in crate::http) shape: HandlerShape,
 }
 
-/// Declares a route for GET requests.
-pub(in crate::http) fn get<H, T>(path: &'static str, access: RouteAccess, handler: H) -> Route
-where
-    H: Handler<T, AppState> + Described<T>,
-    T: 'static,
-{
-    Route::new(MethodFilter::GET, path, access, handler)
+/// Declares functions that declare a route, one per HTTP method.
+macro_rules! route_methods {
+    ($($name:ident = $method:ident,)+) => {$(
+        #[doc = concat!("Declares a route for ", stringify!($method), " requests.")]
+        pub(in crate::http) fn $name<H, T>(path: &'static str, access: RouteAccess, handler: H) -> Route
+        where
+            H: Handler<T, AppState> + Described<T>,
+            T: 'static,
+        {
+            Route::new(MethodFilter::$method, path, access, handler)
+        }
+    )+};
 }
 
-/// Declares a route for POST requests.
-pub(in crate::http) fn post<H, T>(path: &'static str, access: RouteAccess, handler: H) -> Route
-where
-    H: Handler<T, AppState> + Described<T>,
-    T: 'static,
-{
-    Route::new(MethodFilter::POST, path, access, handler)
-}
-
-/// Declares a route for PUT requests.
-pub(in crate::http) fn put<H, T>(path: &'static str, access: RouteAccess, handler: H) -> Route
-where
-    H: Handler<T, AppState> + Described<T>,
-    T: 'static,
-{
-    Route::new(MethodFilter::PUT, path, access, handler)
-}
-
-/// Declares a route for DELETE requests.
-pub(in crate::http) fn delete<H, T>(path: &'static str, access: RouteAccess, handler: H) -> Route
-where
-    H: Handler<T, AppState> + Described<T>,
-    T: 'static,
-{
-    Route::new(MethodFilter::DELETE, path, access, handler)
-}
+route_methods! { get = GET, post = POST, put = PUT, delete = DELETE, }
 
 impl Route {
     pub(in crate::http) fn new<H, T>(

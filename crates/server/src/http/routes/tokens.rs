@@ -5,7 +5,7 @@ use noetl_api::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, TokenId};
 
-use super::{ADMIN, Route, delete, get, post};
+use super::{ADMIN, Route, delete, get, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -31,15 +31,6 @@ async fn list_tokens(
     Ok(JsonResponse(app.services.identities.list_tokens(&app.ctx, limit, cursor).await?))
 }
 
-/// Creates a token. Only this response contains its secret.
-async fn create_token(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(request): JsonBody<CreateTokenRequest>,
-) -> Result<JsonResponse<CreatedToken>, HttpError> {
-    let actor = app.identity.actor();
-    Ok(JsonResponse(app.services.identities.create_token(&app.ctx, request, &actor).await?))
-}
-
 /// Revokes a token.
 async fn revoke_token(
     AuthorizedCall(app): AuthorizedCall,
@@ -49,4 +40,10 @@ async fn revoke_token(
         .parse()
         .map_err(|error| HttpError::new(ErrorCode::BadId, format!("invalid token id: {error}")))?;
     Ok(JsonResponse(app.services.identities.revoke_token(&app.ctx, token_id).await?))
+}
+
+handlers! {
+    /// Creates a token. Only this response contains its secret.
+    create_token(app: AuthorizedCall, request: JsonBody<CreateTokenRequest>) -> CreatedToken =>
+        app.services.identities.create_token(&app.ctx, request, &app.identity.actor());
 }

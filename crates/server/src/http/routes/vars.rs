@@ -4,7 +4,7 @@ use noetl_api::paths;
 use noetl_api::vars::{DeleteVariablesResponse, SetVariablesResponse, VariableList, VariableView};
 use noetl_types::JsonMap;
 
-use super::{EXEC_READ_OR_WORKER, MAX_BATCH_BODY_SIZE, Route, WORKER, delete, get, post};
+use super::{EXEC_READ_OR_WORKER, MAX_BATCH_BODY_SIZE, Route, WORKER, delete, get, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -23,31 +23,6 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Lists the variables of an execution.
-async fn list_variables(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-) -> Result<JsonResponse<VariableList>, HttpError> {
-    Ok(JsonResponse(app.services.queries.list_vars(&app.ctx, execution_id).await?))
-}
-
-/// Sets variables of an execution.
-async fn set_variables(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-    JsonBody(body): JsonBody<JsonMap>,
-) -> Result<JsonResponse<SetVariablesResponse>, HttpError> {
-    Ok(JsonResponse(app.services.queries.set_vars(&app.ctx, execution_id, body).await?))
-}
-
-/// Deletes all variables of an execution.
-async fn clear_variables(
-    AuthorizedCall(app): AuthorizedCall,
-    PathExecutionId(execution_id): PathExecutionId,
-) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
-    Ok(JsonResponse(app.services.queries.delete_vars(&app.ctx, execution_id, None).await?))
-}
-
 /// Returns a variable.
 async fn get_variable(
     AuthorizedCall(app): AuthorizedCall,
@@ -63,4 +38,17 @@ async fn delete_variable(
 ) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
     let deleted = app.services.queries.delete_vars(&app.ctx, execution_id, Some(&name));
     Ok(JsonResponse(deleted.await?))
+}
+
+handlers! {
+    /// Lists the variables of an execution.
+    list_variables(app: AuthorizedCall, execution_id: PathExecutionId) -> VariableList =>
+        app.services.queries.list_vars(&app.ctx, execution_id);
+    /// Sets variables of an execution.
+    set_variables(app: AuthorizedCall, execution_id: PathExecutionId, body: JsonBody<JsonMap>)
+        -> SetVariablesResponse => app.services.queries.set_vars(&app.ctx, execution_id, body);
+    /// Deletes all variables of an execution.
+    clear_variables(app: AuthorizedCall, execution_id: PathExecutionId)
+        -> DeleteVariablesResponse =>
+        app.services.queries.delete_vars(&app.ctx, execution_id, None);
 }

@@ -7,7 +7,7 @@ use noetl_api::runtime::{
     WorkerName,
 };
 
-use super::{EXEC_READ, EXEC_RUN, Route, WORKER, delete, get, post};
+use super::{EXEC_READ, EXEC_RUN, Route, WORKER, delete, get, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -25,22 +25,6 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Registers a worker.
-async fn register_worker(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(worker): JsonBody<RegisterWorkerRequest>,
-) -> Result<JsonResponse<RuntimeView>, HttpError> {
-    Ok(JsonResponse(app.services.workers.register_worker(&app.ctx, worker).await?))
-}
-
-/// Records the heartbeat of a worker.
-async fn record_worker_heartbeat(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(worker): JsonBody<WorkerName>,
-) -> Result<JsonResponse<PoolHeartbeatResponse>, HttpError> {
-    Ok(JsonResponse(app.services.workers.record_worker_heartbeat(&app.ctx, worker).await?))
-}
-
 /// Deregisters a worker.
 async fn deregister_worker(
     AuthorizedCall(app): AuthorizedCall,
@@ -48,14 +32,6 @@ async fn deregister_worker(
 ) -> Result<JsonResponse<OkResponse>, HttpError> {
     app.services.workers.deregister_worker(&app.ctx, worker).await?;
     Ok(JsonResponse(OkResponse::ok()))
-}
-
-/// Drains a worker: it finishes its commands and stops.
-async fn drain_worker(
-    AuthorizedCall(app): AuthorizedCall,
-    JsonBody(worker): JsonBody<WorkerName>,
-) -> Result<JsonResponse<RuntimeView>, HttpError> {
-    Ok(JsonResponse(app.services.workers.drain_worker(&app.ctx, worker).await?))
 }
 
 /// Lists workers and the load of their pools.
@@ -69,4 +45,16 @@ async fn list_pools(
         name: params.text_param("name")?,
     };
     Ok(JsonResponse(app.services.workers.list_pools(&app.ctx, query).await?))
+}
+
+handlers! {
+    /// Registers a worker.
+    register_worker(app: AuthorizedCall, worker: JsonBody<RegisterWorkerRequest>) -> RuntimeView =>
+        app.services.workers.register_worker(&app.ctx, worker);
+    /// Records the heartbeat of a worker.
+    record_worker_heartbeat(app: AuthorizedCall, worker: JsonBody<WorkerName>)
+        -> PoolHeartbeatResponse => app.services.workers.record_worker_heartbeat(&app.ctx, worker);
+    /// Drains a worker: it finishes its commands and stops.
+    drain_worker(app: AuthorizedCall, worker: JsonBody<WorkerName>) -> RuntimeView =>
+        app.services.workers.drain_worker(&app.ctx, worker);
 }
