@@ -85,7 +85,7 @@ impl ClassicApi {
             self.secrets.redact_issued_secrets(incoming, IncomingEvent::redact_secrets).await?;
         let call = self.prepare_call(request.execution_id, &incoming_events)?;
         let answer = self.ingest_call(ctx, &call).await?.pop();
-        self.infra.metrics.record_ingest(started.elapsed());
+        self.infra.metrics.server.ingest_seconds.observe(started.elapsed().as_secs_f64());
         answer.ok_or_else(|| RuntimeError::internal("the event got no answer"))
     }
 
@@ -112,7 +112,7 @@ impl ClassicApi {
             .await?;
         let call = self.prepare_call(batch.execution_id, &incoming_events)?;
         let answers = self.ingest_call(ctx, &call).await?;
-        self.infra.metrics.record_ingest(started.elapsed());
+        self.infra.metrics.server.ingest_seconds.observe(started.elapsed().as_secs_f64());
         let generated = answers.iter().map(|answer| answer.commands_generated);
         Ok(ClassicEventBatchResponse {
             status: "ok".into(),

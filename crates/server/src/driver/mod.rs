@@ -197,7 +197,7 @@ impl Driver {
         key: &SnapshotKey,
         version: ExecutionVersion,
     ) {
-        self.infra.metrics.count_rejected_snapshot();
+        self.infra.metrics.server.snapshots_rejected.inc();
         tracing::warn!(%execution_id, kind = %key.kind, %version, "a snapshot cannot be used and is deleted");
         let deleted = self.infra.store.delete_snapshot(execution_id, key, version).await;
         if let Err(error) = deleted {

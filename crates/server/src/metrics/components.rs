@@ -12,9 +12,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::labels::{
-    CodeLabels, NoLabels, OutcomeLabels, PoolLabels, SecretLabels, StatusLabels, TableLabels,
+    CodeLabels, OutcomeLabels, PoolLabels, SecretLabels, StatusLabels, TableLabels,
 };
-use super::registry::{MetricRegistry, OptionalGauge, metric_set, to_gauge_value};
+use super::registry::{MetricRegistry, OptionalGauge, metric_set, set_gauge, to_gauge_value};
 
 metric_set! {
     /// Gauges with values of the store, set at scrape time.
@@ -73,18 +73,6 @@ metric_set! {
 }
 
 impl PlatformMetrics {
-    pub(crate) fn count_dead_row(&self) {
-        self.dead_rows.inc();
-    }
-
-    pub(crate) fn count_advanced(&self, count: usize) {
-        self.advanced_models.inc_by(count as u64);
-    }
-
-    pub(crate) fn count_materialized(&self, count: u64) {
-        self.materialized_events.inc_by(count);
-    }
-
     pub(crate) fn count_rejected(&self, code: RejectCode) {
         let code = code.as_str();
         self.rejected_events.get_or_create_owned(&CodeLabels { code }).inc();
@@ -102,7 +90,7 @@ impl PlatformMetrics {
             let age = stats.oldest_unpublished.map(|oldest| now.duration_since(oldest));
             to_gauge_value(age.unwrap_or_default().as_ms() / 1000)
         };
-        self.oldest_age.set(stats.map(age));
+        set_gauge(&self.oldest_age, stats.map(age));
         for (status, count) in stats.into_iter().flat_map(|stats| &stats.rows) {
             let status = status.as_str();
             let labels = StatusLabels { status };
@@ -114,7 +102,7 @@ impl PlatformMetrics {
     pub(crate) fn set_partition_headroom(&self, headroom: Option<Millis>) {
         let days =
             |headroom: Millis| to_gauge_value(headroom.as_ms() / Millis::from_days(1).as_ms());
-        self.days_ahead.set(headroom.map(days));
+        set_gauge(&self.days_ahead, headroom.map(days));
     }
 }
 
@@ -142,10 +130,6 @@ impl SecretMetrics {
         self.operations.get_or_create_owned(&labels).inc();
     }
 
-    pub(crate) fn count_sealed(&self) {
-        self.sealed_credentials.inc();
-    }
-
     pub(crate) fn count_rotated(&self, summary: RotationSummary) {
         for (outcome, count) in [
             ("rewrapped", summary.rewrapped),
@@ -165,21 +149,13 @@ metric_set! {
         "notify_sent" "Notifications sent to other servers" sent: Counter;
         "notify_received" "Notifications received from other servers" received: Counter;
         "notify_up" "1 if the notification channel to other servers is connected, else 0"
-            up: Family<NoLabels, Gauge>;
+            up: OptionalGauge;
     }
 }
 
 impl PeerMetrics {
-    pub(crate) fn count_sent(&self) {
-        self.sent.inc();
-    }
-
-    pub(crate) fn count_received(&self) {
-        self.received.inc();
-    }
-
     pub(crate) fn set_connected(&self, is_connected: bool) {
-        self.up.get_or_create_owned(&NoLabels {}).set(i64::from(is_connected));
+        set_gauge(&self.up, Some(is_connected.into()));
     }
 }
 
@@ -207,7 +183,7 @@ metric_set! {
             lag_seconds: OptionalGauge;
         "commit_horizon_age_seconds" "Age of the oldest open transaction, which delays publishing"
             horizon_age: OptionalGauge;
-        "nats_up" "1 if the NATS server is connected, else 0" nats_up: Family<NoLabels, Gauge>;
+        "nats_up" "1 if the NATS server is connected, else 0" nats_up: OptionalGauge;
     }
 }
 
@@ -230,14 +206,17 @@ impl StreamMetrics {
     /// Sets the gauges of the stream. `None` clears them.
     pub(crate) fn set_gauges(&self, status: Option<&StreamStatus>) {
         let value = |number: fn(&StreamStatus) -> i64| status.map(number);
-        self.cursor.set(value(|status| status.position.map_or(0, |position| position.position)));
-        self.epoch.set(value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
-        self.lag_events.set(value(|status| to_gauge_value(status.lag_events)));
-        self.lag_seconds.set(value(|status| to_gauge_value(status.lag_ms / 1000)));
-        self.horizon_age.set(value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
+        set_gauge(
+            &self.cursor,
+            value(|status| status.position.map_or(0, |position| position.position)),
+        );
+        set_gauge(&self.epoch, value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
+        set_gauge(&self.lag_events, value(|status| to_gauge_value(status.lag_events)));
+        set_gauge(&self.lag_seconds, value(|status| to_gauge_value(status.lag_ms / 1000)));
+        set_gauge(&self.horizon_age, value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
     }
 
     pub(crate) fn set_nats_connected(&self, is_connected: bool) {
-        self.nats_up.get_or_create_owned(&NoLabels {}).set(i64::from(is_connected));
+        set_gauge(&self.nats_up, Some(is_connected.into()));
     }
 }

@@ -84,7 +84,7 @@ impl StartOutcome {
 macro_rules! label_sets {
     ($($set:ident { $($label:ident $(: $kind:ty)?),* })+) => {$(
         #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-        pub(super) struct $set { $(pub(super) $label: label_sets!(@kind $($kind)?),)* }
+        pub(crate) struct $set { $(pub(super) $label: label_sets!(@kind $($kind)?),)* }
     )+};
     (@kind) => { &'static str };
     (@kind $kind:ty) => { $kind };

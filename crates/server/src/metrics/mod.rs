@@ -31,12 +31,12 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// All metrics of a server.
 pub(crate) struct Metrics {
     registry: MetricRegistry,
-    server: ServerMetrics,
-    store_gauges: StoreGauges,
-    platform: PlatformMetrics,
-    secrets: SecretMetrics,
-    stream: StreamMetrics,
-    peers: PeerMetrics,
+    pub(crate) server: ServerMetrics,
+    pub(crate) store_gauges: StoreGauges,
+    pub(crate) platform: PlatformMetrics,
+    pub(crate) secrets: SecretMetrics,
+    pub(crate) stream: StreamMetrics,
+    pub(crate) peers: PeerMetrics,
 }
 
 metric_set! {
@@ -108,41 +108,9 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn count_rejected_snapshot(&self) {
-        self.server.snapshots_rejected.inc();
-    }
-
-    pub(crate) fn count_sent_traces(&self, count: u64) {
-        self.server.traces_sent.inc_by(count);
-    }
-
-    pub(crate) fn count_dropped_traces(&self, count: u64) {
-        self.server.traces_dropped.inc_by(count);
-    }
-
     /// Encodes all metrics as text.
     pub(crate) fn encode_text(&self) -> Result<String, fmt::Error> {
         self.registry.encode_text()
-    }
-
-    pub(crate) const fn store_gauges(&self) -> &StoreGauges {
-        &self.store_gauges
-    }
-
-    pub(crate) const fn platform(&self) -> &PlatformMetrics {
-        &self.platform
-    }
-
-    pub(crate) const fn secrets(&self) -> &SecretMetrics {
-        &self.secrets
-    }
-
-    pub(crate) const fn stream(&self) -> &StreamMetrics {
-        &self.stream
-    }
-
-    pub(crate) const fn peers(&self) -> &PeerMetrics {
-        &self.peers
     }
 
     /// Records an append of events.
@@ -158,24 +126,9 @@ impl Metrics {
         }
     }
 
-    /// Records the processing time of events of a classic worker.
-    pub(crate) fn record_ingest(&self, elapsed: Duration) {
-        self.server.ingest_seconds.observe(elapsed.as_secs_f64());
-    }
-
-    /// Counts an append that was rejected because the log had advanced.
-    pub(crate) fn count_append_conflict(&self) {
-        self.server.append_conflicts.inc();
-    }
-
     /// Records the time that a command waited for its lease.
     pub(crate) fn record_lease_wait(&self, waited: Millis) {
         self.server.command_wait_seconds.observe(to_seconds(waited));
-    }
-
-    /// Records the time from a report to the commit of its effects.
-    pub(crate) fn record_report_latency(&self, elapsed: Duration) {
-        self.server.step_latency_seconds.observe(elapsed.as_secs_f64());
     }
 
     /// Counts a request to start an execution.
@@ -196,18 +149,6 @@ impl Metrics {
     pub(crate) fn record_batch_size(&self, size: usize) {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         self.server.batch_sizes.observe(f64::from(size));
-    }
-
-    pub(crate) fn count_stored_result(&self) {
-        self.server.results_put.inc();
-    }
-
-    pub(crate) fn count_resolved_result(&self) {
-        self.server.results_resolved.inc();
-    }
-
-    pub(crate) fn count_auth_failure(&self) {
-        self.server.auth_failures.inc();
     }
 
     /// Records a request and its duration.

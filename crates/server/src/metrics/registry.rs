@@ -1,12 +1,15 @@
 //! Registry of metrics, and the declaration of metric sets.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+#[cfg(test)]
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
+
+use super::labels::NoLabels;
 
 /// Prefix of all metric names.
 const NAME_PREFIX: &str = "noetl";
@@ -67,7 +70,7 @@ macro_rules! metric_set {
     ) => {
         $(#[$attribute])*
         #[derive(Debug)]
-        pub(crate) struct $set { $($field: $kind,)+ }
+        pub(crate) struct $set { $(pub(crate) $field: $kind,)+ }
 
         impl $set {
             pub(in crate::metrics) fn register_in(registry: &mut MetricRegistry) -> Self {
@@ -85,27 +88,14 @@ pub(super) use metric_set;
 
 /// Gauge that is omitted while its value is unknown, so that an old value is not reported as
 /// current.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OptionalGauge(Arc<Mutex<Option<i64>>>);
+pub(crate) type OptionalGauge = Family<NoLabels, Gauge>;
 
-impl OptionalGauge {
-    pub(super) fn set(&self, value: Option<i64>) {
-        *self.lock_value() = value;
-    }
-
-    fn lock_value(&self) -> MutexGuard<'_, Option<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EncodeMetric for OptionalGauge {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let value = *self.lock_value();
-        value.map_or(Ok(()), |value| encoder.encode_gauge(&value))
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
+pub(super) fn set_gauge(gauge: &OptionalGauge, value: Option<i64>) {
+    match value {
+        Some(value) => {
+            gauge.get_or_create_owned(&NoLabels {}).set(value);
+        }
+        None => gauge.clear(),
     }
 }
 

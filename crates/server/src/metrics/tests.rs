@@ -34,7 +34,7 @@ fn operating_page_lists_all_metrics() {
 fn unknown_partition_headroom_is_omitted() {
     let metrics = Metrics::default();
     let headroom = |value: Option<Millis>| {
-        metrics.platform().set_partition_headroom(value);
+        metrics.platform.set_partition_headroom(value);
         let text = metrics.encode_text().unwrap();
         let mut lines = text.lines();
         let line = lines.find_map(|line| line.strip_prefix("noetl_partitions_ahead_days "));

@@ -127,7 +127,7 @@ impl AuditLog {
             if is_refused { ErrorCode::StoreUnavailable.as_str().into() } else { outcome };
         if let Some(operation) = operation {
             let outcome = (outcome == AuditRecord::OK).then_some(()).ok_or(&*outcome);
-            self.infra.metrics.secrets().count_operation(operation, outcome);
+            self.infra.metrics.secrets.count_operation(operation, outcome);
         }
         if !is_refused {
             return Ok(());

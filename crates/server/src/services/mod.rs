@@ -56,6 +56,7 @@ pub use catalog::Catalog;
 pub use credentials::Credentials;
 pub use executions::Executions;
 use follow_ups::FollowUps;
+use follow_ups::slots::SlotGrants;
 use idempotent_requests::IdempotentRequests;
 pub use identities::Identities;
 use ids::IdAllocator;
@@ -65,10 +66,11 @@ pub use keychain::Keychain;
 pub use leases::Leases;
 pub use maintenance::Maintenance;
 use notifications::{CommandNotification, CommandNotifier, NOTIFICATION_SUBJECTS, NatsMessaging};
-use peers::Peers;
+use peers::{PeerNotifier, Peers};
 pub use projection::Projection;
 pub use publishing::Publishing;
 pub use queries::Queries;
+use quotas::Quotas;
 pub use reports::Reports;
 pub use results::Results;
 use sweeper::Sweeper;
@@ -167,19 +169,53 @@ impl ControlPlane {
         let catalog = Arc::new(Catalog::new(&infra));
         let identities = Arc::new(Identities::new(&infra, signer));
         let claims = Arc::new(ClassicClaims::new(&infra));
-        let results = Arc::new(Results::new(&infra, &secrets));
-        let publishing = Arc::new(Publishing::new(&infra, messaging.clone(), &waiters));
+        let results =
+            Arc::new(Results { infra: Arc::clone(&infra), secrets: Arc::clone(&secrets) });
+        let publishing = Arc::new(Publishing {
+            infra: Arc::clone(&infra),
+            messaging: messaging.clone(),
+            waiters: Arc::clone(&waiters),
+        });
         let workers = Arc::new(WorkerRegistry::new(&infra, &claims));
         let maintenance = Arc::new(Maintenance::new(&infra, &audit));
-        let peers = Arc::new(Peers::new(&infra, messaging, &waiters));
+        let peers = Arc::new(Peers {
+            infra: Arc::clone(&infra),
+            messaging,
+            waiters: Arc::clone(&waiters),
+            notifier: PeerNotifier::default(),
+        });
         let traces = Arc::new(Traces::new(&infra));
         let driver = Arc::new(Driver::new(&infra, &catalog, &results, &peers, &traces));
-        let queries = Arc::new(Queries::new(&infra, &driver, &results, &publishing));
-        let executions = Arc::new(Executions::new(&infra, &driver, &catalog, &queries, &secrets));
-        let follow_ups = Arc::new(FollowUps::new(&infra, &driver, &executions, &results));
+        let queries = Arc::new(Queries {
+            infra: Arc::clone(&infra),
+            driver: Arc::clone(&driver),
+            results: Arc::clone(&results),
+            publishing: Arc::clone(&publishing),
+        });
+        let executions = Arc::new(Executions {
+            infra: Arc::clone(&infra),
+            driver: Arc::clone(&driver),
+            catalog: Arc::clone(&catalog),
+            queries: Arc::clone(&queries),
+            quotas: Arc::new(Quotas::new(&infra)),
+            secrets: Arc::clone(&secrets),
+        });
+        let follow_ups = Arc::new(FollowUps {
+            infra: Arc::clone(&infra),
+            driver: Arc::clone(&driver),
+            executions: Arc::clone(&executions),
+            results: Arc::clone(&results),
+            slots: SlotGrants { infra: Arc::clone(&infra), driver: Arc::clone(&driver) },
+        });
         driver.connect_follow_ups(&follow_ups);
         let leases = Arc::new(Leases::new(&infra, &driver));
-        let credentials = Arc::new(Credentials::new(&infra, &catalog, &workers, &secrets, &audit));
+        let credentials = Arc::new(Credentials {
+            infra: Arc::clone(&infra),
+            catalog: Arc::clone(&catalog),
+            workers: Arc::clone(&workers),
+            secrets: Arc::clone(&secrets),
+            audit: Arc::clone(&audit),
+        });
         Self {
             classic: Arc::new(ClassicApi {
                 infra: Arc::clone(&infra),
@@ -190,10 +226,20 @@ impl ControlPlane {
                 secrets: Arc::clone(&secrets),
                 claims,
             }),
-            reports: Arc::new(Reports::new(&infra, &driver, &leases, &secrets)),
+            reports: Arc::new(Reports {
+                infra: Arc::clone(&infra),
+                driver: Arc::clone(&driver),
+                leases: Arc::clone(&leases),
+                secrets: Arc::clone(&secrets),
+            }),
             keychain: Arc::new(Keychain { infra: Arc::clone(&infra), secrets }),
             idempotent_requests: Arc::new(IdempotentRequests { infra: Arc::clone(&infra) }),
-            projection: Arc::new(Projection::new(&infra, &driver, &queries, &waiters)),
+            projection: Arc::new(Projection {
+                infra: Arc::clone(&infra),
+                driver: Arc::clone(&driver),
+                queries: Arc::clone(&queries),
+                waiters,
+            }),
             system_playbooks: Arc::new(SystemPlaybooks {
                 infra: Arc::clone(&infra),
                 catalog: Arc::clone(&catalog),

@@ -64,20 +64,6 @@ pub struct Projection {
 }
 
 impl Projection {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        driver: &Arc<Driver>,
-        queries: &Arc<Queries>,
-        waiters: &Arc<Waiters>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            driver: Arc::clone(driver),
-            queries: Arc::clone(queries),
-            waiters: Arc::clone(waiters),
-        }
-    }
-
     /// Copies events into the log. Rejected events go to the quarantine and do not fail the others.
     pub async fn project_events(
         &self,
@@ -105,7 +91,7 @@ impl Projection {
             envelopes.push(self.to_event_envelope(event)?);
         }
         let totals = self.copy_events(ctx, "materializer", envelopes, scope).await?;
-        self.infra.metrics.platform().count_materialized(totals.projected);
+        self.infra.metrics.platform.materialized_events.inc_by(totals.projected);
         Ok(MaterializeResponse {
             materialized: totals.projected,
             duplicates: totals.duplicates,
@@ -208,7 +194,7 @@ impl Projection {
         let now = self.infra.now();
         let mut quarantined = Vec::with_capacity(rejected.len());
         for event in rejected {
-            self.infra.metrics.platform().count_rejected(event.code);
+            self.infra.metrics.platform.count_rejected(event.code);
             let raw = events.get(event.index).map(to_canonical).unwrap_or_default();
             let raw = String::from_utf8_lossy(&raw);
             let raw: String = raw.chars().take(MAX_QUARANTINED_CHARS).collect();
@@ -251,7 +237,7 @@ impl Projection {
                 }
             }
         }
-        self.infra.metrics.platform().count_advanced(response.advanced.len());
+        self.infra.metrics.platform.advanced_models.inc_by(response.advanced.len() as u64);
         Ok(response)
     }
 

@@ -30,20 +30,6 @@ pub struct Reports {
 }
 
 impl Reports {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        driver: &Arc<Driver>,
-        leases: &Arc<Leases>,
-        secrets: &Arc<IssuedSecrets>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            driver: Arc::clone(driver),
-            leases: Arc::clone(leases),
-            secrets: Arc::clone(secrets),
-        }
-    }
-
     /// Processes reports independently of each other. The answer contains the next commands for the
     /// worker.
     pub async fn process_reports(
@@ -78,7 +64,11 @@ impl Reports {
         let mut commands = Vec::new();
         for (subject, answer) in pending {
             let answer = wait_for_reply(answer).await;
-            self.infra.metrics.record_report_latency(started_at.elapsed());
+            self.infra
+                .metrics
+                .server
+                .step_latency_seconds
+                .observe(started_at.elapsed().as_secs_f64());
             let result = to_report_result(subject.command_id, answer, &mut commands);
             results.push(self.resolve_forgotten_command(ctx, &subject, result).await);
         }

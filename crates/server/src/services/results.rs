@@ -42,10 +42,6 @@ pub struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(infra: &Arc<Infrastructure>, secrets: &Arc<IssuedSecrets>) -> Self {
-        Self { infra: Arc::clone(infra), secrets: Arc::clone(secrets) }
-    }
-
     /// Returns a stored result and verifies its digest.
     pub async fn read_verified_result(
         &self,
@@ -70,7 +66,7 @@ impl Results {
             )
         })?;
         ctx.visible_execution(self.infra.store(), address.execution_id).await?;
-        self.infra.metrics.count_resolved_result();
+        self.infra.metrics.server.results_resolved.inc();
         let found = self.infra.store().find_result(address.execution_id, address.result_id).await?;
         let result = found
             .filter(|found| found.name == address.name)
@@ -162,7 +158,7 @@ impl Results {
             }
             PutResultError::Store(error) => error.into(),
         })?;
-        self.infra.metrics.count_stored_result();
+        self.infra.metrics.server.results_put.inc();
         Ok(ResultPutResponse {
             reference: reference.into(),
             store: if size < MIN_BLOB_BYTES { "kv" } else { "disk" }.into(),

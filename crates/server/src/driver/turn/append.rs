@@ -83,7 +83,7 @@ impl Turn {
             }
             Err(error) => {
                 if matches!(error, AppendError::Conflict { .. }) {
-                    self.driver.infra.metrics.count_append_conflict();
+                    self.driver.infra.metrics.server.append_conflicts.inc();
                 }
                 leases.undo_assignment(&self.driver, &polls);
                 self.handle_failure(error).await

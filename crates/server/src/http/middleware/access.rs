@@ -300,7 +300,7 @@ pub(in crate::http) async fn authorize_route(
         Err(error) => {
             // Temporary failures, such as rate limits, are not authorization failures.
             if error.is_access_denied() {
-                rules.metrics.count_auth_failure();
+                rules.metrics.server.auth_failures.inc();
             }
             error.into_response()
         }

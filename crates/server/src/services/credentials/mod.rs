@@ -43,22 +43,6 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        catalog: &Arc<Catalog>,
-        workers: &Arc<WorkerRegistry>,
-        secrets: &Arc<IssuedSecrets>,
-        audit: &Arc<AuditLog>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            catalog: Arc::clone(catalog),
-            workers: Arc::clone(workers),
-            secrets: Arc::clone(secrets),
-            audit: Arc::clone(audit),
-        }
-    }
-
     /// Stores a credential and replaces an earlier one with the same name.
     pub async fn put_credential(
         &self,
@@ -318,7 +302,7 @@ impl Credentials {
         let sealed = recipient.seal_box(associated_data.as_bytes(), &plaintext);
         let sealed_box = sealed.map_err(|error| crypto_failure(&error))?;
         let sealed_box = sealed_box.ok_or_else(|| missing_public_key(worker_id))?;
-        self.infra.metrics.secrets().count_sealed();
+        self.infra.metrics.secrets.sealed_credentials.inc();
         Ok(SealedCredential {
             alg: SEALED_BOX_ALGORITHM.into(),
             v: SEALED_BOX_VERSION,

@@ -57,7 +57,7 @@ impl Credentials {
         let keys = self.infra.settings.encryption_keys()?;
         ctx.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
         // Each table is counted when it is done, because the next one may fail.
-        let metrics = self.infra.metrics.secrets();
+        let metrics = &self.infra.metrics.secrets;
         let credential = self.rotate_credential_table(keys, tenant_id.clone(), request).await?;
         metrics.count_rotated(credential.summary);
         let keychain = self.rotate_keychain_table(keys, tenant_id, request).await?;

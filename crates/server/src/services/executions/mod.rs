@@ -18,29 +18,10 @@ pub use start::{StartRequest, StartedExecution};
 
 /// Starts and controls executions, and delivers signals to them.
 pub struct Executions {
-    infra: Arc<Infrastructure>,
-    driver: Arc<Driver>,
-    catalog: Arc<Catalog>,
-    queries: Arc<Queries>,
-    quotas: Arc<Quotas>,
-    secrets: Arc<IssuedSecrets>,
-}
-
-impl Executions {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        driver: &Arc<Driver>,
-        catalog: &Arc<Catalog>,
-        queries: &Arc<Queries>,
-        secrets: &Arc<IssuedSecrets>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            driver: Arc::clone(driver),
-            catalog: Arc::clone(catalog),
-            queries: Arc::clone(queries),
-            quotas: Arc::new(Quotas::new(infra)),
-            secrets: Arc::clone(secrets),
-        }
-    }
+    pub(crate) infra: Arc<Infrastructure>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) queries: Arc<Queries>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) secrets: Arc<IssuedSecrets>,
 }

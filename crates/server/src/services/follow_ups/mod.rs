@@ -92,21 +92,6 @@ pub(crate) struct FollowUps {
 }
 
 impl FollowUps {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        driver: &Arc<Driver>,
-        executions: &Arc<Executions>,
-        results: &Arc<Results>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            driver: Arc::clone(driver),
-            executions: Arc::clone(executions),
-            results: Arc::clone(results),
-            slots: SlotGrants { infra: Arc::clone(infra), driver: Arc::clone(driver) },
-        }
-    }
-
     /// Performs the follow-ups of an append in the background.
     pub(crate) fn spawn_follow_ups(
         self: &Arc<Self>,

@@ -45,7 +45,7 @@ impl Maintenance {
                 self.infra.store.purge_outbox_rows(before, PageLimit::MAX)
             })
             .await;
-        self.infra.metrics.platform().count_purged("outbox", purged);
+        self.infra.metrics.platform.count_purged("outbox", purged);
         // Quarantined rows are kept for the operator for as long as published outbox rows.
         self.delete_in_pages("quarantine", || {
             self.infra.store.purge_quarantined_items(before, PageLimit::MAX)

@@ -46,7 +46,7 @@ impl Maintenance {
         };
         let purged = purge_old_data(self.infra.store(), &plan).await?;
         if !request.dry_run {
-            let platform = self.infra.metrics.platform();
+            let platform = &self.infra.metrics.platform;
             platform.count_purged("command", purged.commands);
             platform.count_purged("runtime", purged.runtimes);
             platform.count_purged("outbox", purged.outbox);

@@ -102,19 +102,6 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        messaging: Option<Arc<NatsMessaging>>,
-        waiters: &Arc<Waiters>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            messaging,
-            waiters: Arc::clone(waiters),
-            notifier: PeerNotifier::default(),
-        }
-    }
-
     /// Notifies the peers of a commit: commands that were left in a queue, and the log that has
     /// grown.
     pub(crate) fn notify_peers(
@@ -201,7 +188,7 @@ impl Peers {
     async fn run_peer_channel(&self, mut channel: Box<dyn NotifyChannel>) -> ChannelEnd {
         let mut peer_count = self.infra.ids.peer_count();
         self.notifier.channel_open.store(true, Ordering::Release);
-        self.infra.metrics.peers().set_connected(true);
+        self.infra.metrics.peers.set_connected(true);
         let open_guard = ChannelOpenGuard(&self.notifier);
         // Wakeups in both directions may have been missed while there was no channel.
         self.apply_wakeups(Wakeup::WAKE_ALL);
@@ -218,12 +205,12 @@ impl Peers {
                     if let Err(error) = channel.notify(&wakeups).await {
                         break ChannelEnd::Failed(error);
                     }
-                    self.infra.metrics.peers().count_sent();
+                    self.infra.metrics.peers.sent.inc();
                     not_before = Instant::now() + MIN_NOTIFY_INTERVAL;
                 }
                 received = channel.recv() => match received {
                     Ok(wakeups) => {
-                        self.infra.metrics.peers().count_received();
+                        self.infra.metrics.peers.received.inc();
                         self.apply_wakeups(wakeups);
                     }
                     Err(error) => break ChannelEnd::Failed(error),
@@ -231,7 +218,7 @@ impl Peers {
             }
         };
         drop(open_guard);
-        self.infra.metrics.peers().set_connected(false);
+        self.infra.metrics.peers.set_connected(false);
         ended
     }
 

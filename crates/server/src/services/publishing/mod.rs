@@ -11,18 +11,8 @@ use crate::services::waiters::Waiters;
 
 /// Publishes the log: as rows of the outbox, as a stream of NATS messages, and as a feed.
 pub struct Publishing {
-    infra: Arc<Infrastructure>,
+    pub(crate) infra: Arc<Infrastructure>,
     /// NATS connection, if configured.
     pub(crate) messaging: Option<Arc<NatsMessaging>>,
-    waiters: Arc<Waiters>,
-}
-
-impl Publishing {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        messaging: Option<Arc<NatsMessaging>>,
-        waiters: &Arc<Waiters>,
-    ) -> Self {
-        Self { infra: Arc::clone(infra), messaging, waiters: Arc::clone(waiters) }
-    }
+    pub(crate) waiters: Arc<Waiters>,
 }

@@ -58,7 +58,7 @@ impl Publishing {
 
     /// Counts and logs a row that failed its last attempt.
     fn record_dead_row(&self, outbox_id: OutboxId) {
-        self.infra.metrics.platform().count_dead_row();
+        self.infra.metrics.platform.dead_rows.inc();
         tracing::error!(%outbox_id, "an outbox row is dead: it failed too often or cannot be read");
     }
 

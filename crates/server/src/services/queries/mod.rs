@@ -24,24 +24,8 @@ pub(crate) use follow::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPo
 
 /// Answers questions about executions.
 pub struct Queries {
-    infra: Arc<Infrastructure>,
-    driver: Arc<Driver>,
-    results: Arc<Results>,
-    publishing: Arc<Publishing>,
-}
-
-impl Queries {
-    pub(crate) fn new(
-        infra: &Arc<Infrastructure>,
-        driver: &Arc<Driver>,
-        results: &Arc<Results>,
-        publishing: &Arc<Publishing>,
-    ) -> Self {
-        Self {
-            infra: Arc::clone(infra),
-            driver: Arc::clone(driver),
-            results: Arc::clone(results),
-            publishing: Arc::clone(publishing),
-        }
-    }
+    pub(crate) infra: Arc<Infrastructure>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) results: Arc<Results>,
+    pub(crate) publishing: Arc<Publishing>,
 }

@@ -25,9 +25,9 @@ impl SystemStatus {
         }
         self.refresh_store_gauges().await;
         // The metrics of this process matter most while the store is unavailable.
-        self.infra.metrics.stream().set_counters(&self.publishing.local_stream_status());
+        self.infra.metrics.stream.set_counters(&self.publishing.local_stream_status());
         if let Some(is_connected) = self.publishing.is_nats_connected() {
-            self.infra.metrics.stream().set_nats_connected(is_connected);
+            self.infra.metrics.stream.set_nats_connected(is_connected);
         }
         self.infra.metrics.encode_text().map_err(|error| {
             tracing::error!(%error, "the metrics cannot be rendered");
@@ -46,14 +46,14 @@ impl SystemStatus {
             query_or_none("partitions", store.log_partitions_until()),
             query_or_none("stream", self.publishing.stream_status()),
         );
-        let (gauges, platform) = (self.infra.metrics.store_gauges(), self.infra.metrics.platform());
+        let (gauges, platform) = (&self.infra.metrics.store_gauges, &self.infra.metrics.platform);
         gauges.set_execution_counts(executions.as_ref());
         gauges.set_pool_counts(pools.as_deref());
         platform.set_outbox(outbox.as_ref(), now);
         platform.set_partition_headroom(
             partitions_until.flatten().map(|until| until.duration_since(now)),
         );
-        self.infra.metrics.stream().set_gauges(stream.as_ref());
+        self.infra.metrics.stream.set_gauges(stream.as_ref());
     }
 }
 

@@ -61,7 +61,7 @@ impl Traces {
         if let Some(sender) = &self.sender
             && sender.try_send(execution_id).is_err()
         {
-            self.infra.metrics.count_dropped_traces(1);
+            self.infra.metrics.server.traces_dropped.inc();
         }
     }
 
@@ -107,7 +107,7 @@ impl Traces {
                     count += 1;
                 }
                 Err(error) => {
-                    self.infra.metrics.count_dropped_traces(1);
+                    self.infra.metrics.server.traces_dropped.inc();
                     tracing::warn!(%execution_id, error = %error_chain(&error), "building a trace failed");
                 }
             }
@@ -124,13 +124,15 @@ impl Traces {
     async fn send_spans(&self, client: &Client, spans: Vec<Span>, execution_count: u64) {
         let body = otlp::export_request_body(&self.infra.settings.server_name, &spans);
         match client.post_json(COLLECTOR_PATH, body).await {
-            Ok(200..300) => self.infra.metrics.count_sent_traces(execution_count),
+            Ok(200..300) => {
+                self.infra.metrics.server.traces_sent.inc_by(execution_count);
+            }
             Ok(status) => {
-                self.infra.metrics.count_dropped_traces(execution_count);
+                self.infra.metrics.server.traces_dropped.inc_by(execution_count);
                 tracing::warn!(status, "the collector refused traces");
             }
             Err(error) => {
-                self.infra.metrics.count_dropped_traces(execution_count);
+                self.infra.metrics.server.traces_dropped.inc_by(execution_count);
                 tracing::warn!("the collector cannot be reached: {error}");
                 // An unreachable collector is not called again at once.
                 self.infra.sleep_unless_shutdown(Duration::from_secs(1)).await;
