@@ -1,7 +1,6 @@
 //! API tokens: creation, authentication, revocation.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
@@ -17,6 +16,7 @@ use crate::crypto::HmacSigner;
 use crate::error::{Result, RuntimeError, error_chain, parse_cursor};
 use crate::rng;
 use crate::services::Infrastructure;
+use crate::services::lru::SharedLru;
 
 /// Prefix of all tokens.
 const TOKEN_MARKER: &str = "noetl_";
@@ -36,11 +36,7 @@ const MAX_TOKEN_TTL_DAYS: u32 = 3650;
 /// Minimum length of a secret that an operator supplies: 256 bits in hexadecimal.
 const MIN_SECRET_CHARS: usize = 64;
 
-/// Cache of recently used tokens.
-#[derive(Debug, Default)]
-pub(crate) struct TokenCache(Mutex<HashMap<Text, CachedToken>>);
-
-#[derive(Debug)]
+/// A recently used prefix.
 struct CachedToken {
     /// The token, or `None` if no token has that prefix.
     token: Option<Arc<ApiToken>>,
@@ -62,59 +58,20 @@ impl TokenReference {
     }
 }
 
-/// No fresh entry is cached.
-struct CacheMiss;
-
-impl TokenCache {
-    /// Returns the cached token of a prefix, or an error if the store must be queried.
-    fn get(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, CacheMiss> {
-        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = tokens.get(prefix).filter(|cached| cached.is_fresh());
-        cached.map(|cached| cached.token.clone()).ok_or(CacheMiss)
-    }
-
-    fn insert_token(&self, prefix: Text, token: Option<Arc<ApiToken>>) {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= MAX_CACHED_TOKENS {
-            tokens.retain(|_, cached| cached.is_fresh());
-        }
-        if tokens.len() >= MAX_CACHED_TOKENS {
-            tokens.clear();
-        }
-        let touched_at = tokens.get(&prefix).and_then(|cached| cached.touched_at);
-        let cached = CachedToken {
-            touched_at: touched_at.or(token.as_ref().and_then(|token| token.last_used_at)),
-            token,
-            loaded_at: Instant::now(),
-        };
-        tokens.insert(prefix, cached);
-    }
-
-    fn remove_token(&self, prefix: &Text) {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.remove(prefix);
-    }
-
-    /// True if the last use of a token must be recorded now. The caller must then record it.
-    fn should_record_use(&self, prefix: &Text, now: Timestamp) -> bool {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(cached) = tokens.get_mut(prefix) else {
-            return false;
-        };
-        let is_due = cached
-            .touched_at
-            .is_none_or(|last| now.duration_since(last) >= LAST_USED_UPDATE_INTERVAL);
-        if is_due {
-            cached.touched_at = Some(now);
-        }
-        is_due
-    }
-}
-
 impl CachedToken {
-    fn is_fresh(&self) -> bool {
+    fn fresh_token(&self) -> Option<Option<Arc<ApiToken>>> {
         let ttl = if self.token.is_some() { TOKEN_CACHE_TTL } else { UNKNOWN_PREFIX_TTL };
-        self.loaded_at.elapsed() < ttl
+        (self.loaded_at.elapsed() < ttl).then(|| self.token.clone())
+    }
+
+    /// True if the last use of the token must be recorded now. The caller must then record it.
+    fn take_due_update(&mut self, now: Timestamp) -> bool {
+        let is_recent = |last| now.duration_since(last) < LAST_USED_UPDATE_INTERVAL;
+        if self.touched_at.is_some_and(is_recent) {
+            return false;
+        }
+        self.touched_at = Some(now);
+        true
     }
 }
 
@@ -150,14 +107,18 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
 /// Identities of callers: API tokens and command tokens.
 pub struct Identities {
     pub(crate) infra: Arc<Infrastructure>,
-    token_cache: TokenCache,
+    token_cache: SharedLru<Text, CachedToken>,
     /// Signs the command tokens in notifications, if these are enabled.
     pub(crate) signer: Option<HmacSigner>,
 }
 
 impl Identities {
     pub(crate) fn new(infra: &Arc<Infrastructure>, signer: Option<HmacSigner>) -> Self {
-        Self { infra: Arc::clone(infra), token_cache: TokenCache::default(), signer }
+        Self {
+            infra: Arc::clone(infra),
+            token_cache: SharedLru::with_capacity(MAX_CACHED_TOKENS),
+            signer,
+        }
     }
 
     /// Returns the token that a caller presents, if it is valid.
@@ -174,7 +135,10 @@ impl Identities {
         }
         let now = self.infra.now();
         check_token_active(&token, now)?;
-        if self.token_cache.should_record_use(&prefix, now) {
+        let mut tokens = self.token_cache.lock();
+        let is_due = tokens.get_mut(&prefix).is_some_and(|cached| cached.take_due_update(now));
+        drop(tokens);
+        if is_due {
             let (this, token_id) = (Arc::clone(self), token.token_id);
             self.infra.tasks.spawn(async move {
                 if let Err(error) = this.infra.store.record_token_use(token_id, now).await {
@@ -264,7 +228,7 @@ impl Identities {
         let revoked =
             self.infra.store().revoke_token(ctx.tenant(), token_id, self.infra.now()).await?;
         let token = revoked.ok_or_else(|| RuntimeError::not_found("there is no such token"))?;
-        self.token_cache.remove_token(&token.prefix);
+        self.token_cache.lock().remove(&token.prefix);
         Ok(token_view(token))
     }
 
@@ -307,11 +271,19 @@ impl Identities {
     }
 
     async fn load_token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>> {
-        if let Ok(cached) = self.token_cache.get(prefix) {
-            return Ok(cached);
+        let cached = self.token_cache.lock().get(prefix).and_then(CachedToken::fresh_token);
+        if let Some(token) = cached {
+            return Ok(token);
         }
         let token = self.infra.store.find_token(prefix).await?.map(Arc::new);
-        self.token_cache.insert_token(prefix.clone(), token.clone());
+        let mut tokens = self.token_cache.lock();
+        let touched_at = tokens.get(prefix).and_then(|cached| cached.touched_at);
+        let cached = CachedToken {
+            touched_at: touched_at.or(token.as_ref().and_then(|token| token.last_used_at)),
+            token: token.clone(),
+            loaded_at: Instant::now(),
+        };
+        tokens.insert(prefix.clone(), cached);
         Ok(token)
     }
 }

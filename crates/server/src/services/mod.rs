@@ -17,6 +17,7 @@ pub(crate) mod infrastructure;
 pub(crate) mod issued_secrets;
 pub(crate) mod keychain;
 pub(crate) mod leases;
+pub(crate) mod lru;
 pub(crate) mod maintenance;
 pub(crate) mod notifications;
 pub(crate) mod peers;

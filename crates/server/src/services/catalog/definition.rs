@@ -1,7 +1,6 @@
 //! Definitions: registered playbooks, parsed and planned once.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use noetl_api::Problem;
 use noetl_api::execute::{ExecuteRequest, VersionSelector};
@@ -102,38 +101,8 @@ impl Definition {
     }
 }
 
-/// Cache of the most recently loaded definitions.
-#[derive(Debug, Default)]
-pub(crate) struct CompiledDefinitions(Mutex<CachedDefinitions>);
-
-#[derive(Debug, Default)]
-struct CachedDefinitions {
-    by_id: BTreeMap<CatalogId, Arc<Definition>>,
-    order: VecDeque<CatalogId>,
-}
-
 /// Maximum number of cached definitions.
-const MAX_CACHED_DEFINITIONS: usize = 1_000;
-
-impl CompiledDefinitions {
-    pub(crate) fn get(&self, id: CatalogId) -> Option<Arc<Definition>> {
-        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.by_id.get(&id).map(Arc::clone)
-    }
-
-    pub(crate) fn insert_definition(&self, definition: Arc<Definition>) {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = definition.entry.catalog_id;
-        if cache.by_id.insert(id, definition).is_none() {
-            cache.order.push_back(id);
-        }
-        while cache.order.len() > MAX_CACHED_DEFINITIONS {
-            if let Some(oldest) = cache.order.pop_front() {
-                cache.by_id.remove(&oldest);
-            }
-        }
-    }
-}
+pub(super) const MAX_CACHED_DEFINITIONS: usize = 1_000;
 
 impl Catalog {
     pub(crate) async fn load_definition(
@@ -141,7 +110,7 @@ impl Catalog {
         tenant_id: &TenantId,
         catalog_id: CatalogId,
     ) -> Result<Arc<Definition>> {
-        let cached = self.compiled.get(catalog_id);
+        let cached = self.compiled.lock().get(&catalog_id).cloned();
         let is_of_tenant = |definition: &Arc<Definition>| definition.entry.tenant_id == *tenant_id;
         if let Some(definition) = cached.filter(is_of_tenant) {
             return Ok(definition);
@@ -154,12 +123,13 @@ impl Catalog {
 
     /// Compiles a catalog entry into a runnable definition, or returns it from the cache.
     pub(crate) fn compile_definition(&self, entry: CatalogEntry) -> Result<Arc<Definition>> {
-        if let Some(definition) = self.compiled.get(entry.catalog_id) {
+        let cached = self.compiled.lock().get(&entry.catalog_id).cloned();
+        if let Some(definition) = cached {
             return Ok(definition);
         }
         let definition = Definition::from_catalog_entry(entry, self.infra.settings.defaults);
         let definition = Arc::new(definition.map_err(NotRunnable::into_error)?);
-        self.compiled.insert_definition(Arc::clone(&definition));
+        self.compiled.lock().insert(definition.entry.catalog_id, Arc::clone(&definition));
         Ok(definition)
     }
 

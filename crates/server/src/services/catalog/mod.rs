@@ -7,19 +7,25 @@ mod ui_schema;
 
 use std::sync::Arc;
 
+use noetl_types::CatalogId;
+
 use crate::services::Infrastructure;
-use definition::CompiledDefinitions;
+use crate::services::lru::SharedLru;
+use definition::MAX_CACHED_DEFINITIONS;
 pub(crate) use definition::{Definition, catalog_key, no_definition};
 
 /// Registered definitions.
 pub struct Catalog {
     infra: Arc<Infrastructure>,
-    /// The most recently loaded definitions.
-    compiled: CompiledDefinitions,
+    /// The most recently used definitions.
+    compiled: SharedLru<CatalogId, Arc<Definition>>,
 }
 
 impl Catalog {
     pub(crate) fn new(infra: &Arc<Infrastructure>) -> Self {
-        Self { infra: Arc::clone(infra), compiled: CompiledDefinitions::default() }
+        Self {
+            infra: Arc::clone(infra),
+            compiled: SharedLru::with_capacity(MAX_CACHED_DEFINITIONS),
+        }
     }
 }
