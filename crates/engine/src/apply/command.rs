@@ -4,7 +4,7 @@ use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::command_machine::Continuation;
 use noetl_types::{CommandId, Millis};
 
-use super::{AppliedEvent, ApplyErrorKind};
+use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::ctx::SetWrites;
 use crate::event::{
     CachedResultUsed, CallDone, CallError, CallOutcome, CommandClaimed, CommandExpired,
@@ -21,7 +21,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         issued: &CommandIssued,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let step = self.legal_step(applied, &issued.step)?;
         let pass = self.active_pass(step).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != issued.run {
@@ -85,7 +85,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         claimed: &CommandClaimed,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let command = self.legal_command(applied, &claimed.at)?;
         let CommandPhase::Pending { attempt, .. } = command.phase else {
             return Err(ApplyErrorKind::Contradiction("attempt"));
@@ -107,7 +107,7 @@ impl ExecutionState {
         applied: &AppliedEvent<'_>,
         at: &CommandRef,
         started_attempt: u32,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let command = self.legal_command(applied, at)?;
         match &mut command.phase {
             CommandPhase::Leased { attempt, is_running, .. } if *attempt == started_attempt => {
@@ -126,7 +126,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         expired: &CommandExpired,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let command = self.legal_command(applied, &expired.at)?;
         let attempt = match &command.phase {
             CommandPhase::Leased { attempt, .. } if *attempt == expired.attempt => *attempt,
@@ -153,7 +153,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         done: &CallDone,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let step = self.legal_command(applied, &done.at)?.step;
         let is_frame =
             self.active_pass(step).is_some_and(|pass| matches!(pass.work, StepWork::Cursor(_)));
@@ -171,7 +171,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         failed: &CallError,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let command = self.legal_command(applied, &failed.at)?;
         command.calls += 1;
         let Some(retried) = &failed.retried else {
@@ -196,7 +196,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         at: &CommandRef,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         self.legal_command(applied, at)?;
         let Some(command) = self.commands.remove(&at.command) else {
             return Err(ApplyErrorKind::UnknownCommand(at.command));
@@ -240,7 +240,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         at: &CommandRef,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         self.legal_command(applied, at)?;
         if let Some(command) = self.commands.remove(&at.command)
             && let Some(pass) = self.active_pass_mut(command.step)
@@ -255,7 +255,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         used: &CachedResultUsed,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let step = self.legal_step(applied, &used.step)?;
         let pass = self.active_pass(step).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != used.run {
@@ -289,10 +289,7 @@ impl ExecutionState {
 
 /// Returns true if a command is the next segment of a split pipeline, and false if it is the first
 /// segment or the only one.
-fn continues_pipeline(
-    pipeline: Option<&SplitPipelineState>,
-    segment: Option<u32>,
-) -> Result<bool, ApplyErrorKind> {
+fn continues_pipeline(pipeline: Option<&SplitPipelineState>, segment: Option<u32>) -> Result<bool> {
     match (pipeline, segment) {
         (None, None | Some(0)) => Ok(false),
         (Some(pipeline), Some(segment))

@@ -20,6 +20,9 @@ use crate::state::{
     Command, CommandStage, ExecutionStage, ExecutionState, StepStage, TransitionKind,
 };
 
+/// Result of applying a part of an event.
+type Result<T = (), E = ApplyErrorKind> = std::result::Result<T, E>;
+
 /// An event that is not valid for the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {seq}: {misfit}")]
@@ -88,7 +91,7 @@ impl ExecutionState {
         Ok(())
     }
 
-    fn check_and_apply(&mut self, plan: &Plan, event: &Event) -> Result<(), ApplyErrorKind> {
+    fn check_and_apply(&mut self, plan: &Plan, event: &Event) -> Result {
         let expected = self.version.next_seq();
         if event.seq != expected {
             return Err(ApplyErrorKind::OutOfOrder { expected });
@@ -137,11 +140,7 @@ impl ExecutionState {
     }
 
     /// Returns the step of an event if the event is legal in its stage.
-    fn legal_step(
-        &self,
-        applied: &AppliedEvent<'_>,
-        name: &StepName,
-    ) -> Result<StepIndex, ApplyErrorKind> {
+    fn legal_step(&self, applied: &AppliedEvent<'_>, name: &StepName) -> Result<StepIndex> {
         let step = applied.find_step(name)?;
         let stage = self.step_stage(step);
         if applied.transition.step_stages().contains(&stage) {
@@ -155,7 +154,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         at: &CommandRef,
-    ) -> Result<&mut Command, ApplyErrorKind> {
+    ) -> Result<&mut Command> {
         let step = self.legal_step(applied, &at.step)?;
         let Some(command) = self.commands.get(&at.command) else {
             return Err(ApplyErrorKind::UnknownCommand(at.command));
@@ -184,7 +183,7 @@ struct AppliedEvent<'e> {
 }
 
 impl AppliedEvent<'_> {
-    fn find_step(&self, name: &StepName) -> Result<StepIndex, ApplyErrorKind> {
+    fn find_step(&self, name: &StepName) -> Result<StepIndex> {
         self.plan.find_step(name.as_str()).ok_or_else(|| ApplyErrorKind::UnknownStep(name.clone()))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{EventType, Timestamp};
 
-use super::{AppliedEvent, ApplyErrorKind};
+use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::event::{Event, ExecutionTimer, PlaybookStarted};
 use crate::state::layered::LayeredMap;
 use crate::state::{Arrival, ExecutionPhase, ExecutionState, StartRecord, TriggerEvent};
@@ -34,7 +34,7 @@ impl ExecutionState {
         self.deferred = LayeredMap::default();
     }
 
-    pub(super) fn apply_ended(&mut self, event: &Event) -> Result<(), ApplyErrorKind> {
+    pub(super) fn apply_ended(&mut self, event: &Event) -> Result {
         let status = event.kind.name().known_type().and_then(EventType::terminal_status);
         let Some(status) = status else {
             return Err(ApplyErrorKind::Contradiction("type"));
@@ -48,7 +48,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         timer: &ExecutionTimer,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         match timer {
             ExecutionTimer::Start => self.start_scheduled_execution(applied.event.time),
             ExecutionTimer::Execution => Ok(()),
@@ -64,7 +64,7 @@ impl ExecutionState {
 
     /// Starts a scheduled execution. All times that are measured from its start are measured from
     /// now.
-    fn start_scheduled_execution(&mut self, now: Timestamp) -> Result<(), ApplyErrorKind> {
+    fn start_scheduled_execution(&mut self, now: Timestamp) -> Result {
         let Some(start_record) = self.start_record.as_mut() else {
             return Err(ApplyErrorKind::Contradiction("timer"));
         };

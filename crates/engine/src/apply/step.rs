@@ -6,7 +6,7 @@ use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{ExecutionStatus, Json, StepName, TaskError};
 
-use super::{AppliedEvent, ApplyErrorKind};
+use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::event::{
     CtxUpdated, LoopDone, LoopEntered, SkipReason, StepEnd, StepEntered, StepExited, StepSkipped,
 };
@@ -46,10 +46,7 @@ impl ExecutionState {
     }
 
     /// Resolves the targets of a step. An undeclared `end` is not a step and is omitted.
-    fn resolve_targets(
-        applied: &AppliedEvent<'_>,
-        next: &[StepName],
-    ) -> Result<Vec<StepIndex>, ApplyErrorKind> {
+    fn resolve_targets(applied: &AppliedEvent<'_>, next: &[StepName]) -> Result<Vec<StepIndex>> {
         let declared =
             next.iter().filter(|name| *name != "end" || applied.plan.find_step("end").is_some());
         declared.map(|name| applied.find_step(name)).collect()
@@ -59,7 +56,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         entered: &StepEntered,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let index = self.legal_step(applied, &entered.step)?;
         let step = self.step_state_mut(index);
         if entered.run != step.runs.saturating_add(1) {
@@ -98,7 +95,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         done: &LoopDone,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let index = self.legal_step(applied, &done.step)?;
         let pass = self.active_pass(index).ok_or(ApplyErrorKind::Contradiction("run"))?;
         if pass.number != done.run {
@@ -124,7 +121,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         exited: &StepExited,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let index = self.legal_step(applied, &exited.step)?;
         let targets = Self::resolve_targets(applied, &exited.next)?;
         let pass = self.active_pass(index).ok_or(ApplyErrorKind::Contradiction("run"))?;
@@ -205,7 +202,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         skipped: &StepSkipped,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let index = self.legal_step(applied, &skipped.step)?;
         let (run, next) = match &skipped.reason {
             SkipReason::NotRouted => {
@@ -260,7 +257,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         updated: &CtxUpdated,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         self.legal_step(applied, &updated.step)?;
         noetl_playbook::paths::write_variables(&mut self.ctx, &updated.values);
         Ok(())
@@ -282,11 +279,7 @@ fn new_loop_state(looping: &LoopEntered) -> LoopState {
 }
 
 /// Returns the trigger for the next steps if the pass may exit this way.
-fn exit_trigger(
-    pass: &StepPass,
-    exited: &StepExited,
-    is_loop: bool,
-) -> Result<TriggerEvent, ApplyErrorKind> {
+fn exit_trigger(pass: &StepPass, exited: &StepExited, is_loop: bool) -> Result<TriggerEvent> {
     if pass.number != exited.run {
         return Err(ApplyErrorKind::Contradiction("run"));
     }

@@ -2,7 +2,7 @@
 
 use noetl_types::Timestamp;
 
-use super::{AppliedEvent, ApplyErrorKind};
+use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::event::{
     CommandTimer, CommandTimerFired, PendingCallback, SignalDelivery, SignalReceived,
     SuspensionKind, TimerStarted,
@@ -18,7 +18,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         started: &TimerStarted,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let time = applied.event.time;
         let attempt = self.continued_attempt(applied, started)?;
         let command = self.legal_command(applied, &started.at)?;
@@ -65,11 +65,7 @@ impl ExecutionState {
     }
 
     /// Returns the attempt with which the task of a command begins.
-    fn continued_attempt(
-        &self,
-        applied: &AppliedEvent<'_>,
-        started: &TimerStarted,
-    ) -> Result<u32, ApplyErrorKind> {
+    fn continued_attempt(&self, applied: &AppliedEvent<'_>, started: &TimerStarted) -> Result<u32> {
         let step = applied.find_step(&started.at.step)?;
         let pipeline =
             self.active_pass(step).and_then(|pass| pass.pipeline_state(started.at.index));
@@ -81,7 +77,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         fired: &CommandTimerFired,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let time = applied.event.time;
         let command = self.legal_command(applied, &fired.at)?;
         let CommandPhase::Suspended(suspended) = &mut command.phase else {
@@ -102,7 +98,7 @@ impl ExecutionState {
         &mut self,
         applied: &AppliedEvent<'_>,
         signal: &SignalReceived,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let buffered = BufferedSignal::from_event(signal, applied.event.time);
         let Some(delivery) = &signal.delivery else {
             self.signal_buffer.buffer_signal(applied.event.seq, buffered);
@@ -123,7 +119,7 @@ impl ExecutionState {
         applied: &AppliedEvent<'_>,
         delivery: &SignalDelivery,
         signal: BufferedSignal,
-    ) -> Result<(), ApplyErrorKind> {
+    ) -> Result {
         let is_buffered =
             delivery.buffered_seq.is_none_or(|seq| self.signal_buffer.kept.contains(&seq));
         if !is_buffered {

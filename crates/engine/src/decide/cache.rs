@@ -4,6 +4,7 @@ use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::StepCache;
 
 use super::DecisionError;
+use super::Result;
 use super::draft::{Draft, StepEvalError};
 use super::environment::TemplateFocus;
 use super::exit::{self, StepSuccess};
@@ -45,11 +46,7 @@ pub(super) fn look_up_result(
 }
 
 /// Reuses a cached result in place of running a step that was entered.
-pub(super) fn reuse_result(
-    draft: &mut Draft<'_>,
-    step: StepIndex,
-    hit: CacheHit,
-) -> Result<(), DecisionError> {
+pub(super) fn reuse_result(draft: &mut Draft<'_>, step: StepIndex, hit: CacheHit) -> Result<()> {
     let run = draft.active_pass(step)?.number;
     draft.emit_event(EventKind::CachedResultUsed(Box::new(CachedResultUsed {
         step: draft.step_name(step),

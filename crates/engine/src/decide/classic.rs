@@ -6,7 +6,7 @@ use noetl_types::{ErrorCode, Json, Millis, TaskError};
 use super::draft::Draft;
 use super::report::{self, record_retried_call};
 use super::{
-    AuditOnlyEvent, ClassicReport, DecisionError, EventExtras, IgnoredResult, InputVerdict,
+    AuditOnlyEvent, ClassicReport, DecisionError, EventExtras, IgnoredResult, InputVerdict, Result,
     StaleReason, WorkerReport, fence,
 };
 use crate::event::{CommandExpired, EventKind, ExpiryReason};
@@ -16,7 +16,7 @@ use noetl_types::report::RetriedTask;
 pub(super) fn accept_classic_report(
     draft: &mut Draft<'_>,
     event: ClassicReport,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     let ClassicReport { report, retry, stale, event_id, event_type, mut meta } = event;
     draft.reserve_event_id(event_type, event_id);
     let command = report.command;
@@ -38,7 +38,7 @@ fn accept_unless_stale(
     draft: &mut Draft<'_>,
     report: WorkerReport,
     stale: Option<StaleReason>,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     match stale {
         None => report::accept_report(draft, report),
         Some(StaleReason::Superseded(code)) => {
@@ -64,7 +64,7 @@ fn schedule_retry(
     command: noetl_types::CommandId,
     error: TaskError,
     retry_in: Millis,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let open = draft.state.command(command);
     let open = open.ok_or(DecisionError::UnknownCommand(command))?;
     let (at, attempt) = (fence::command_ref(draft, command, open), open.current_attempt());
@@ -88,7 +88,7 @@ fn schedule_retry(
 pub(super) fn record_audit_event(
     draft: &mut Draft<'_>,
     event: AuditOnlyEvent,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     let AuditOnlyEvent(record) = event;
     if record.event_type.is_audit() {
         draft.ensure_started()?;

@@ -9,6 +9,7 @@ use noetl_playbook::template::{FetchNeed, RenderErrorKind};
 use noetl_types::{Json, JsonMap};
 
 use super::DecisionError;
+use super::Result;
 use super::draft::Draft;
 use super::environment::{ExecutionEnvironment, TemplateFocus};
 
@@ -21,7 +22,7 @@ pub(super) fn collect_context(
     draft: &Draft<'_>,
     step: StepIndex,
     item: Option<Json>,
-) -> Result<CommandContext, DecisionError> {
+) -> Result<CommandContext> {
     let pass = draft.active_pass(step)?;
     let focus = TemplateFocus {
         arrival: Some(&pass.arrival),
@@ -54,14 +55,14 @@ struct ContextCollector<'c> {
 }
 
 impl ContextCollector<'_> {
-    fn collect_reads(mut self, reads: &[NeededRead]) -> Result<CommandContext, DecisionError> {
+    fn collect_reads(mut self, reads: &[NeededRead]) -> Result<CommandContext> {
         for read in reads {
             self.collect_read(read)?;
         }
         Ok(self.context)
     }
 
-    fn collect_read(&mut self, read: &NeededRead) -> Result<(), DecisionError> {
+    fn collect_read(&mut self, read: &NeededRead) -> Result<()> {
         let base = &read.path[..read.base.len()];
         if self.context.steps.contains_key(&*path_key(base)) {
             return Ok(());

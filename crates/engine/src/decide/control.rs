@@ -6,16 +6,13 @@ use noetl_types::{CommandId, Json};
 use super::draft::Draft;
 use super::routing::SelectedArcs;
 use super::{
-    DecisionError, EventExtras, FinalizeInput, FollowUp, InputVerdict, exit, fence, finish, joins,
-    report, suspension,
+    DecisionError, EventExtras, FinalizeInput, FollowUp, InputVerdict, Result, exit, fence, finish,
+    joins, report, suspension,
 };
 use crate::event::{CommandClosed, CommandRef, ControlInfo, EventKind, PlaybookFailed, StepEnd};
 
 /// Pauses the execution: nothing is entered, issued or fired until it is resumed.
-pub(super) fn pause_execution(
-    draft: &mut Draft<'_>,
-    control: ControlInfo,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn pause_execution(draft: &mut Draft<'_>, control: ControlInfo) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -28,7 +25,7 @@ pub(super) fn pause_execution(
 pub(super) fn resume_execution(
     draft: &mut Draft<'_>,
     control: ControlInfo,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if !draft.state.is_paused() {
         return Err(DecisionError::NotPaused);
@@ -54,7 +51,7 @@ pub(super) fn resume_execution(
 pub(super) fn cancel_execution(
     draft: &mut Draft<'_>,
     control: ControlInfo,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     cancel_commands(draft, None, "cancelled")?;
     draft.emit_event(EventKind::PlaybookCancelled(control))?;
@@ -65,7 +62,7 @@ pub(super) fn cancel_execution(
 pub(super) fn cancel_without_children(
     draft: &mut Draft<'_>,
     control: ControlInfo,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     let verdict = cancel_execution(draft, control)?;
     let is_cancel = |follow_up: &FollowUp| matches!(follow_up, FollowUp::CancelChild { .. });
     draft.follow_ups.retain(|follow_up| !is_cancel(follow_up));
@@ -76,7 +73,7 @@ pub(super) fn cancel_without_children(
 pub(super) fn finalize_execution(
     draft: &mut Draft<'_>,
     finalize: FinalizeInput,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     let FinalizeInput { error, control } = finalize;
     if draft.state.is_paused() {
@@ -115,7 +112,7 @@ pub(super) fn cancel_commands(
     draft: &mut Draft<'_>,
     step: Option<StepIndex>,
     reason: &str,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let mut open: Vec<(noetl_types::Seq, CommandId, CommandRef)> = draft
         .state
         .commands()

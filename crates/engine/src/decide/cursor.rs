@@ -8,7 +8,7 @@ use super::draft::{Draft, StepEvalError};
 use super::environment::{ExecutionEnvironment, TemplateFocus};
 use super::rendering::{FieldLocation, TemplateField};
 use super::routing::SelectedArcs;
-use super::{DecisionError, exit, failure, issue, loops};
+use super::{Result, exit, failure, issue, loops};
 use crate::event::{CursorEntered, CursorSettings, IterationError, StepEnd};
 use crate::loops::loop_data;
 use crate::plan::MAX_LOOP_IN_FLIGHT;
@@ -129,7 +129,7 @@ pub(super) fn continue_cursor(
     draft: &mut Draft<'_>,
     step: StepIndex,
     cause: EventId,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     while let Some(frame) = next_frame(draft, step) {
         issue::issue_command(draft, step, Some(frame), cause)?;
     }
@@ -178,7 +178,7 @@ fn fatal_frame_error(
 }
 
 /// Finishes the loop after every chain has ended.
-fn finish_cursor(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
+fn finish_cursor(draft: &mut Draft<'_>, step: StepIndex) -> Result<()> {
     let StepWork::Cursor(cursor) = &draft.active_pass(step)?.work else {
         return Ok(());
     };

@@ -11,7 +11,9 @@ use noetl_types::{
 };
 
 use super::environment::{ExecutionEnvironment, PayloadSource, TemplateFocus};
-use super::{Decision, DecisionContext, DecisionError, EventExtras, FollowUp, InputVerdict, cache};
+use super::{
+    Decision, DecisionContext, DecisionError, EventExtras, FollowUp, InputVerdict, Result, cache,
+};
 use crate::apply::{ApplyError, ApplyErrorKind};
 use crate::cache::{CacheEntry, CacheHit, CacheKey, CacheLookup, CacheLookupResult, ResultOrigin};
 use crate::event::{Event, EventKind};
@@ -160,26 +162,18 @@ impl<'d> Draft<'d> {
     }
 
     /// Emits an event.
-    pub(super) fn emit_event(&mut self, kind: EventKind) -> Result<EventId, DecisionError> {
+    pub(super) fn emit_event(&mut self, kind: EventKind) -> Result<EventId> {
         self.emit_with_cause(kind, None, self.now)
     }
 
     /// Emits an event whose cause is not the previous event.
-    pub(super) fn emit_caused_by(
-        &mut self,
-        kind: EventKind,
-        cause: EventId,
-    ) -> Result<EventId, DecisionError> {
+    pub(super) fn emit_caused_by(&mut self, kind: EventKind, cause: EventId) -> Result<EventId> {
         self.emit_with_cause(kind, Some(cause), self.now)
     }
 
     /// Emits an event that happened elsewhere. Times in the future are replaced by the current
     /// time.
-    pub(super) fn emit_at(
-        &mut self,
-        kind: EventKind,
-        time: Option<Timestamp>,
-    ) -> Result<EventId, DecisionError> {
+    pub(super) fn emit_at(&mut self, kind: EventKind, time: Option<Timestamp>) -> Result<EventId> {
         let time = time.unwrap_or(self.now).min(self.now);
         self.emit_with_cause(kind, None, time)
     }
@@ -190,7 +184,7 @@ impl<'d> Draft<'d> {
         kind: EventKind,
         event_id: EventId,
         time: Timestamp,
-    ) -> Result<(), DecisionError> {
+    ) -> Result<()> {
         self.apply_event(event_id, kind, None, time)
     }
 
@@ -199,7 +193,7 @@ impl<'d> Draft<'d> {
         kind: EventKind,
         cause: Option<EventId>,
         time: Timestamp,
-    ) -> Result<EventId, DecisionError> {
+    ) -> Result<EventId> {
         let is_ignored = matches!(kind, EventKind::ResultIgnored(_));
         let is_reserved =
             |reserved: &mut (EventType, EventId)| is_ignored || kind.name() == reserved.0;
@@ -217,7 +211,7 @@ impl<'d> Draft<'d> {
         kind: EventKind,
         cause: Option<EventId>,
         time: Timestamp,
-    ) -> Result<(), DecisionError> {
+    ) -> Result<()> {
         let event = Event { seq: self.state.version().next_seq(), event_id, time, cause, kind };
         self.track_slots_and_cache(&event.kind);
         self.state.apply(self.plan, &event)?;
@@ -294,7 +288,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Active pass of a step that must be entered.
-    pub(super) fn active_pass(&self, step: StepIndex) -> Result<&StepPass, DecisionError> {
+    pub(super) fn active_pass(&self, step: StepIndex) -> Result<&StepPass> {
         self.state.active_pass(step).ok_or_else(|| self.invariant_error("run"))
     }
 
@@ -312,7 +306,7 @@ impl<'d> Draft<'d> {
         })
     }
 
-    pub(super) fn execution_id(&self) -> Result<ExecutionId, DecisionError> {
+    pub(super) fn execution_id(&self) -> Result<ExecutionId> {
         self.state.execution_id().ok_or(DecisionError::NotStarted)
     }
 
@@ -332,7 +326,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Returns an error unless the execution has started and not ended.
-    pub(super) fn ensure_not_ended(&self) -> Result<(), DecisionError> {
+    pub(super) fn ensure_not_ended(&self) -> Result<()> {
         self.ensure_started()?;
         match self.state.phase {
             ExecutionPhase::Ended(status) => Err(DecisionError::AlreadyEnded(status)),
@@ -341,7 +335,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Returns an error unless the execution has started.
-    pub(super) fn ensure_started(&self) -> Result<(), DecisionError> {
+    pub(super) fn ensure_started(&self) -> Result<()> {
         self.execution_id().map(|_| ())
     }
 
@@ -351,7 +345,7 @@ impl<'d> Draft<'d> {
         name: &StepName,
         value: Json,
         budget: u64,
-    ) -> Result<EventData, DecisionError> {
+    ) -> Result<EventData> {
         let execution_id = self.execution_id()?;
         self.inline_or_store_for(execution_id, name, value, budget)
     }
@@ -363,7 +357,7 @@ impl<'d> Draft<'d> {
         name: &StepName,
         value: Json,
         budget: u64,
-    ) -> Result<EventData, DecisionError> {
+    ) -> Result<EventData> {
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
         if value.is_null() || fits_within(&value, budget) {
             return Ok(EventData::Inline(value));
@@ -372,17 +366,13 @@ impl<'d> Draft<'d> {
     }
 
     /// Moves a value to a payload.
-    pub(super) fn store_payload(
-        &mut self,
-        name: &StepName,
-        value: Json,
-    ) -> Result<Reference, DecisionError> {
+    pub(super) fn store_payload(&mut self, name: &StepName, value: Json) -> Result<Reference> {
         let execution_id = self.execution_id()?;
         self.store_payload_for(execution_id, name, value)
     }
 
     /// Creates an id for a child execution.
-    pub(super) fn new_execution_id(&mut self) -> Result<ExecutionId, DecisionError> {
+    pub(super) fn new_execution_id(&mut self) -> Result<ExecutionId> {
         Ok(self.ids.next_id(self.now.as_unix_ms())?)
     }
 
@@ -391,7 +381,7 @@ impl<'d> Draft<'d> {
         execution_id: ExecutionId,
         name: &StepName,
         value: Json,
-    ) -> Result<Reference, DecisionError> {
+    ) -> Result<Reference> {
         let result_id: ResultId = self.ids.next_id(self.now.as_unix_ms())?;
         let step = self.plan.find_step(name.as_str());
         let rules = step.map(|step| &self.plan.step(step).extraction_rules);

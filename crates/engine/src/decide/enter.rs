@@ -13,7 +13,7 @@ use super::draft::{Draft, StepEvalError, depth_error};
 use super::environment::TemplateFocus;
 use super::rendering::{FieldLocation, TemplateField, suggest_members};
 use super::routing::{self, ArcFilter, StepExit};
-use super::{DecisionError, cursor, exit, failure, issue, joins, loops, slots};
+use super::{Result, cursor, exit, failure, issue, joins, loops, slots};
 use crate::cache::CacheKey;
 use crate::event::{CursorEntered, EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
 use crate::loops::LoopItems;
@@ -26,7 +26,7 @@ use crate::state::{PendingArrivals, TriggerEvent};
 const MAX_PASSES_PER_DECISION: u32 = 10_000;
 
 /// Enters a waiting step, or skips it.
-pub(super) fn enter_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
+pub(super) fn enter_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<()> {
     let Some(state) = draft.state.step_state(step) else {
         return Ok(());
     };
@@ -102,7 +102,7 @@ impl StepEntry {
         TemplateFocus::for_entry(&self.waiting.last)
     }
 
-    fn start(mut self, draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+    fn start(mut self, draft: &mut Draft<'_>) -> Result<()> {
         let settings = match self.resolve_settings(draft) {
             // The step waits for a slot.
             Ok(None) => return Ok(()),
@@ -151,7 +151,7 @@ impl StepEntry {
         work: WorkKind,
         priority: Option<i16>,
         cache: Option<CacheKey>,
-    ) -> Result<EventId, DecisionError> {
+    ) -> Result<EventId> {
         let sources = self.waiting.sources.iter();
         let (looping, cursor) = match work {
             WorkKind::Single => (None, None),
@@ -275,7 +275,7 @@ impl StepEntry {
     }
 
     /// Skips the step and continues along its arcs.
-    fn skip_step(self, draft: &mut Draft<'_>, guard: Option<Json>) -> Result<(), DecisionError> {
+    fn skip_step(self, draft: &mut Draft<'_>, guard: Option<Json>) -> Result<()> {
         match self.try_skip_step(draft, guard) {
             Err(StepEvalError::Decision(error)) => Err(error),
             Err(StepEvalError::Task(error)) => {
@@ -327,7 +327,7 @@ impl StepEntry {
         draft: &mut Draft<'_>,
         error: TaskError,
         catch: CatchPolicy,
-    ) -> Result<(), DecisionError> {
+    ) -> Result<()> {
         self.record_entered(draft, WorkKind::Single, None, None)?;
         match catch {
             CatchPolicy::Never => failure::fail_uncaught(draft, self.step, error),

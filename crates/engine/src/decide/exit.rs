@@ -9,7 +9,7 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 use super::draft::{Draft, StepEvalError};
 use super::rendering::TemplateField;
 use super::routing::{self, ArcFilter, SelectedArcs, StepExit};
-use super::{DecisionError, failure, joins};
+use super::{Result, failure, joins};
 use crate::event::{CtxSource, EventKind, StepEnd, StepExited};
 use crate::state::{CommandOutcome, TriggerEvent};
 
@@ -26,7 +26,7 @@ pub(super) fn complete_step(
     draft: &mut Draft<'_>,
     step: StepIndex,
     success: StepSuccess,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let pass = draft.active_pass(step)?;
     let mut step_exit = StepExit {
         step,
@@ -106,7 +106,7 @@ pub(super) fn record_exit(
     end: StepEnd,
     selected: &SelectedArcs,
     data: Option<Json>,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let step_plan = draft.step_plan(step);
     let run = draft.active_pass(step)?.number;
     let data = match data {

@@ -7,17 +7,13 @@ use noetl_types::{Json, TaskError};
 
 use super::draft::{Draft, StepEvalError};
 use super::routing::{self, ArcFilter, SelectedArcs, StepExit};
-use super::{DecisionError, exit, suspension};
+use super::{Result, exit, suspension};
 use crate::event::StepEnd;
 use crate::state::{CommandOutcome, StepWork, TriggerEvent};
 
 /// Fails a step. Its arcs may catch the failure. They may do so even while the execution is
 /// failing, but then no step is entered.
-pub(super) fn fail_step(
-    draft: &mut Draft<'_>,
-    step: StepIndex,
-    error: TaskError,
-) -> Result<(), DecisionError> {
+pub(super) fn fail_step(draft: &mut Draft<'_>, step: StepIndex, error: TaskError) -> Result<()> {
     match catch_failure(draft, step, &error) {
         Err(StepEvalError::Decision(error)) => Err(error),
         Err(StepEvalError::Task(broken)) => fail_uncaught(draft, step, with_cause(*broken, &error)),
@@ -40,7 +36,7 @@ pub(super) fn fail_uncaught(
     draft: &mut Draft<'_>,
     step: StepIndex,
     error: TaskError,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let end = StepEnd::Failed { error, caught: false };
     exit::record_exit(draft, step, end, &SelectedArcs::default(), None)?;
     suspension::cancel_waits(draft)

@@ -5,7 +5,7 @@ use noetl_types::{CommandId, ErrorCode, Json, WorkerId, sha256};
 
 use super::draft::Draft;
 use super::{
-    CommandClaim, DecisionError, IgnoredResult, InputVerdict, ReportOutcome, WorkerReport,
+    CommandClaim, DecisionError, IgnoredResult, InputVerdict, ReportOutcome, Result, WorkerReport,
 };
 use crate::event::{CommandClaimed, CommandRef, EventKind, ResultIgnored};
 use crate::payload::{EventData, Reference};
@@ -27,7 +27,7 @@ pub(super) fn check_fence(
     command: &Command,
     attempt: u32,
     worker: &WorkerId,
-) -> Result<FenceCheck, DecisionError> {
+) -> Result<FenceCheck> {
     let ungranted =
         |current| DecisionError::UngrantedAttempt { command: id, current, found: attempt };
     match &command.phase {
@@ -65,10 +65,7 @@ pub(super) fn command_ref(draft: &Draft<'_>, id: CommandId, command: &Command) -
 }
 
 /// Records the claim of a command by a worker.
-pub(super) fn claim_command(
-    draft: &mut Draft<'_>,
-    claim: CommandClaim,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn claim_command(draft: &mut Draft<'_>, claim: CommandClaim) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -180,7 +177,7 @@ pub(super) fn ignore_report(
     draft: &mut Draft<'_>,
     report: &WorkerReport,
     code: ErrorCode,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     emit_result_ignored(draft, IgnoredResult::from_report(report, code))
 }
 
@@ -218,15 +215,12 @@ fn outcome_json(outcome: &ReportOutcome) -> Json {
 pub(super) fn record_ignored_result(
     draft: &mut Draft<'_>,
     ignored: IgnoredResult,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_started()?;
     emit_result_ignored(draft, ignored)
 }
 
-fn emit_result_ignored(
-    draft: &mut Draft<'_>,
-    ignored: IgnoredResult,
-) -> Result<InputVerdict, DecisionError> {
+fn emit_result_ignored(draft: &mut Draft<'_>, ignored: IgnoredResult) -> Result<InputVerdict> {
     let command = draft.state.command(ignored.command);
     let step = command.map(|command| draft.step_name(command.step));
     let code = ignored.code;

@@ -1,13 +1,13 @@
 //! The end of an execution: when no step is active any more.
 
 use super::draft::Draft;
-use super::{DecisionError, report};
+use super::{Result, report};
 use crate::event::{EventKind, PlaybookFailed};
 use crate::payload::EventData;
 
 /// Processes the commands that were closed at once, and ends the execution if nothing is left to
 /// do.
-pub(super) fn finish_if_done(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+pub(super) fn finish_if_done(draft: &mut Draft<'_>) -> Result<()> {
     while let Some(closed) = draft.closed_at_once.pop_front() {
         if let Some(count) = draft.deferred_counts.get_mut(&closed.step) {
             *count -= 1;

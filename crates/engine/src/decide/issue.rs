@@ -10,7 +10,7 @@ use noetl_types::{EventId, Json, Text};
 
 use super::draft::Draft;
 use super::segments::{self, SegmentStart};
-use super::{DecisionError, suspension};
+use super::{Result, suspension};
 use crate::event::{CommandIssued, EventKind, FrameRequest, IssuedContext, SuspensionKind};
 use crate::state::StepWork;
 
@@ -20,7 +20,7 @@ pub(super) fn issue_command(
     step: StepIndex,
     index: Option<u32>,
     cause: EventId,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let segment_start = SegmentStart::locate(draft, step, index)?;
     if segment_start.is_on_server() {
         return suspension::suspend_task(draft, step, index, cause);
@@ -40,7 +40,7 @@ pub(super) fn issue_suspended(
     index: Option<u32>,
     suspension: SuspensionKind,
     cause: EventId,
-) -> Result<EventId, DecisionError> {
+) -> Result<EventId> {
     let segment_start = SegmentStart::locate(draft, step, index)?;
     let issued = CommandIssued {
         suspension: Some(suspension),
@@ -56,7 +56,7 @@ fn new_command(
     step: StepIndex,
     index: Option<u32>,
     segment_start: &SegmentStart<'_>,
-) -> Result<CommandIssued, DecisionError> {
+) -> Result<CommandIssued> {
     let step_plan = draft.step_plan(step);
     let pass = draft.active_pass(step)?;
     let looping = pass.loop_ref();
@@ -106,7 +106,7 @@ fn inline_or_store_context(
     draft: &mut Draft<'_>,
     step: StepIndex,
     context: CommandContext,
-) -> Result<IssuedContext, DecisionError> {
+) -> Result<IssuedContext> {
     // The values and the pipeline state are most of the size. The markers are small.
     let budget = usize::try_from(MAX_COMMAND_CONTEXT_SIZE.as_bytes()).unwrap_or(usize::MAX);
     let is_small = match &context.continuation {

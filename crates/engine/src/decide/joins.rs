@@ -3,12 +3,12 @@
 use noetl_playbook::graph::StepIndex;
 
 use super::draft::Draft;
-use super::{DecisionError, enter, slots};
+use super::{Result, enter, slots};
 use crate::event::{EventKind, SkipReason, StepSkipped};
 use crate::state::StepStage;
 
 /// Enters every ready step, in order of arrival.
-pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<()> {
     // Steps that waited for a slot are evaluated again: they may have been skipped since, or may
     // need another slot.
     draft.waiting_for_slot.clear();
@@ -64,7 +64,7 @@ fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
 /// Records the steps that have become dead, in document order. Must be called after every routing
 /// decision, when its arrivals are known. After an uncaught failure, nothing is recorded for steps
 /// that were never reached.
-pub(super) fn record_dead_steps(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+pub(super) fn record_dead_steps(draft: &mut Draft<'_>) -> Result<()> {
     if draft.state.uncaught_failure.is_some() {
         return Ok(());
     }

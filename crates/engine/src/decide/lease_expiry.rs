@@ -5,7 +5,7 @@ use noetl_types::{Millis, TaskError, TaskErrorKind};
 use super::draft::Draft;
 use super::fence::{self, FenceCheck};
 use super::report::{advance_unless_paused, record_call_failed};
-use super::{DecisionError, InputVerdict, LeaseExpired, TaskResult};
+use super::{DecisionError, InputVerdict, LeaseExpired, Result, TaskResult};
 use crate::event::{CommandClaimed, CommandExpired, EventKind, ExpiryReason};
 use crate::payload::EventData;
 use crate::state::ClosedCommand;
@@ -16,10 +16,7 @@ const INITIAL_BACKOFF: Millis = Millis::from_ms(500);
 const MAX_BACKOFF: Millis = Millis::from_secs(3);
 
 /// Returns the command of a lost worker to the queue, or fails it after its last attempt.
-pub(super) fn expire_lease(
-    draft: &mut Draft<'_>,
-    expired: LeaseExpired,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn expire_lease(draft: &mut Draft<'_>, expired: LeaseExpired) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     let id = expired.command;
     let command = draft.state.command(id).ok_or(DecisionError::UnknownCommand(id))?;

@@ -10,7 +10,7 @@ use noetl_types::{EventId, Json, TaskError};
 use super::draft::{Draft, StepEvalError};
 use super::exit::{self, StepSuccess};
 use super::routing::SelectedArcs;
-use super::{DecisionError, failure, issue};
+use super::{DecisionError, Result, failure, issue};
 use crate::event::{EventKind, IterationError, LoopDone, LoopStats, StepEnd};
 use crate::loops::{LoopItems, loop_data};
 use crate::payload::EventData;
@@ -20,11 +20,7 @@ use crate::state::{CommandOutcome, LoopState, StepWork, TriggerEvent};
 const MAX_LISTED_ERRORS: usize = 100;
 
 /// Issues the next iterations, and leaves the step when all have ended.
-pub(super) fn continue_loop(
-    draft: &mut Draft<'_>,
-    step: StepIndex,
-    cause: EventId,
-) -> Result<(), DecisionError> {
+pub(super) fn continue_loop(draft: &mut Draft<'_>, step: StepIndex, cause: EventId) -> Result<()> {
     while let Some(index) = next_iteration(draft, step) {
         issue::issue_command(draft, step, Some(index), cause)?;
     }
@@ -107,11 +103,7 @@ fn accumulate_results(
 }
 
 /// Finishes the loop after every iteration has ended.
-fn finish_loop(
-    draft: &mut Draft<'_>,
-    step: StepIndex,
-    total: Option<NamedTotal>,
-) -> Result<(), DecisionError> {
+fn finish_loop(draft: &mut Draft<'_>, step: StepIndex, total: Option<NamedTotal>) -> Result<()> {
     let StepWork::Loop(looping) = &draft.active_pass(step)?.work else {
         return Ok(());
     };
@@ -137,7 +129,7 @@ pub(super) fn end_loop(
     stats: LoopStats,
     mut errors: Vec<IterationError>,
     data: Json,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let pass = draft.active_pass(step)?;
     let (run, loop_id) = (pass.number, pass.entered);
     errors.truncate(MAX_LISTED_ERRORS);
@@ -167,11 +159,7 @@ fn iteration_results(looping: &LoopState) -> Vec<Json> {
 }
 
 /// Returns the item of an iteration.
-pub(super) fn iteration_item(
-    draft: &Draft<'_>,
-    step: StepIndex,
-    index: u32,
-) -> Result<Json, DecisionError> {
+pub(super) fn iteration_item(draft: &Draft<'_>, step: StepIndex, index: u32) -> Result<Json> {
     let pass = draft.active_pass(step)?;
     let StepWork::Loop(looping) = &pass.work else {
         return Ok(Json::Null);

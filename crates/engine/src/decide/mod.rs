@@ -57,6 +57,9 @@ pub use input::{
 };
 pub use suspension::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES};
 
+/// Result of a part of a decision.
+pub(crate) type Result<T, E = DecisionError> = std::result::Result<T, E>;
+
 /// External inputs of a decision: the time, ids, and payloads that were fetched for it.
 pub struct DecisionContext<'m> {
     /// Time of the input, and of every event that follows from it.
@@ -150,7 +153,7 @@ pub fn decide(
     plan: &Plan,
     input: EngineInput,
     context: &mut DecisionContext<'_>,
-) -> Result<Decision, DecisionError> {
+) -> Result<Decision> {
     let previous_requests = slots::previous_requests(state, plan, context);
     let mut draft = Draft::new(state, plan, context);
     draft.previous_slot_requests = previous_requests;
@@ -187,7 +190,7 @@ pub fn requested_slots(
     state: &ExecutionState,
     plan: &Plan,
     context: &mut DecisionContext<'_>,
-) -> Result<Vec<SlotRequest>, DecisionError> {
+) -> Result<Vec<SlotRequest>> {
     let mut draft = Draft::new(state, plan, context);
     joins::enter_ready(&mut draft)?;
     Ok(draft.into_slot_requests())

@@ -11,7 +11,7 @@ use super::exit::{self, StepSuccess};
 use super::fence::{self, FenceCheck};
 use super::segments::SegmentStart;
 use super::writes::{self, CtxWrites};
-use super::{DecisionError, InputVerdict, ReportOutcome, TaskResult, WorkerReport};
+use super::{DecisionError, InputVerdict, ReportOutcome, Result, TaskResult, WorkerReport};
 use super::{cursor, failure, finish, joins, loops, segments, suspension};
 use crate::ctx::SetWrites;
 use crate::event::{
@@ -27,10 +27,7 @@ const MAX_ROW_ERRORS: usize = 100;
 const MAX_STARTED_BYTES: usize = 16 << 10;
 
 /// Accepts a report.
-pub(super) fn accept_report(
-    draft: &mut Draft<'_>,
-    report: WorkerReport,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn accept_report(draft: &mut Draft<'_>, report: WorkerReport) -> Result<InputVerdict> {
     draft.ensure_started()?;
     let Some(command) = draft.state.command(report.command) else {
         return handle_closed_command(draft, &report);
@@ -83,11 +80,7 @@ pub(super) fn accept_report(
 }
 
 /// Suspends a command whose work reports its end by a callback.
-fn suspend_reported(
-    draft: &mut Draft<'_>,
-    at: CommandRef,
-    started: Json,
-) -> Result<InputVerdict, DecisionError> {
+fn suspend_reported(draft: &mut Draft<'_>, at: CommandRef, started: Json) -> Result<InputVerdict> {
     let step = draft.plan.find_step(at.step.as_str());
     let segment_start =
         SegmentStart::locate(draft, step.ok_or_else(|| draft.invariant_error("step"))?, at.index)?;
@@ -103,10 +96,7 @@ fn suspend_reported(
 }
 
 /// Handles a report of a command that is not open.
-fn handle_closed_command(
-    draft: &mut Draft<'_>,
-    report: &WorkerReport,
-) -> Result<InputVerdict, DecisionError> {
+fn handle_closed_command(draft: &mut Draft<'_>, report: &WorkerReport) -> Result<InputVerdict> {
     if fence::is_duplicate_report(&draft.state, report) {
         return Ok(InputVerdict::Duplicate);
     }
@@ -121,11 +111,7 @@ fn handle_closed_command(
 }
 
 /// Records that the worker started, if the report contains it and the log does not.
-fn record_started(
-    draft: &mut Draft<'_>,
-    at: &CommandRef,
-    report: &WorkerReport,
-) -> Result<(), DecisionError> {
+fn record_started(draft: &mut Draft<'_>, at: &CommandRef, report: &WorkerReport) -> Result<()> {
     use crate::state::CommandStage::Claimed;
     let stage = draft.state.command(report.command).map(Command::stage);
     if report.started_at.is_some() && stage == Some(Claimed) {
@@ -151,7 +137,7 @@ pub(super) fn record_retried_call(
     draft: &mut Draft<'_>,
     at: &CommandRef,
     retry: RetriedTask,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
         call_index: call_count(draft, at.command),
@@ -164,11 +150,7 @@ pub(super) fn record_retried_call(
 }
 
 /// Records that a command succeeded. Returns the writes of its tasks to variables of the execution.
-fn record_call_done(
-    draft: &mut Draft<'_>,
-    at: &CommandRef,
-    result: TaskResult,
-) -> Result<JsonMap, DecisionError> {
+fn record_call_done(draft: &mut Draft<'_>, at: &CommandRef, result: TaskResult) -> Result<JsonMap> {
     let ctx = SetWrites::from_report(&result.set).ctx;
     let (labels, continuation) = (result.labels.clone(), result.continuation.clone());
     let kind = EventKind::CallDone(Box::new(CallDone {
@@ -190,7 +172,7 @@ pub(super) fn record_call_failed(
     at: &CommandRef,
     error: TaskError,
     result: TaskResult,
-) -> Result<JsonMap, DecisionError> {
+) -> Result<JsonMap> {
     let ctx = SetWrites::from_report(&result.set).ctx;
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
@@ -212,7 +194,7 @@ pub(super) fn close_succeeded(
     draft: &mut Draft<'_>,
     at: &CommandRef,
     result: TaskResult,
-) -> Result<ClosedCommand, DecisionError> {
+) -> Result<ClosedCommand> {
     if let Some(error) = result_error(&result) {
         return close_failed(draft, at, error, TaskResult::from(EventData::default()));
     }
@@ -226,7 +208,7 @@ pub(super) fn close_failed(
     at: &CommandRef,
     error: TaskError,
     mut result: TaskResult,
-) -> Result<ClosedCommand, DecisionError> {
+) -> Result<ClosedCommand> {
     if result_error(&result).is_some() {
         result = TaskResult::from(EventData::default());
     }
@@ -234,11 +216,7 @@ pub(super) fn close_failed(
     closed_command(draft, at, ctx)
 }
 
-fn closed_command(
-    draft: &Draft<'_>,
-    at: &CommandRef,
-    ctx: JsonMap,
-) -> Result<ClosedCommand, DecisionError> {
+fn closed_command(draft: &Draft<'_>, at: &CommandRef, ctx: JsonMap) -> Result<ClosedCommand> {
     let step = draft.plan.find_step(at.step.as_str());
     Ok(ClosedCommand {
         step: step.ok_or_else(|| draft.invariant_error("step"))?,
@@ -254,7 +232,7 @@ pub(super) fn record_server_retry(
     error: TaskError,
     attempt: u32,
     retry_in: Millis,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let retry = RetriedTask { error, attempt, retry_in_ms: retry_in, at: None };
     record_retried_call(draft, at, retry)
 }
@@ -265,7 +243,7 @@ fn call_outcome(
     at: &CommandRef,
     result: TaskResult,
     outcome: CallEnd,
-) -> Result<CallOutcome, DecisionError> {
+) -> Result<CallOutcome> {
     let step = draft.plan.find_step(at.step.as_str());
     let budget = step.map(|step| draft.step_plan(step).inline_max);
     let pass = step.and_then(|step| draft.state.active_pass(step));
@@ -345,10 +323,7 @@ fn result_error(result: &TaskResult) -> Option<TaskError> {
 }
 
 /// Advances the execution after a command was closed, unless it is paused.
-pub(super) fn advance_unless_paused(
-    draft: &mut Draft<'_>,
-    closed: ClosedCommand,
-) -> Result<(), DecisionError> {
+pub(super) fn advance_unless_paused(draft: &mut Draft<'_>, closed: ClosedCommand) -> Result<()> {
     if draft.state.is_paused() {
         return Ok(());
     }
@@ -357,10 +332,7 @@ pub(super) fn advance_unless_paused(
 }
 
 /// Advances the execution after a command was closed: its writes, its step, and the next steps.
-pub(super) fn advance_after_close(
-    draft: &mut Draft<'_>,
-    closed: ClosedCommand,
-) -> Result<(), DecisionError> {
+pub(super) fn advance_after_close(draft: &mut Draft<'_>, closed: ClosedCommand) -> Result<()> {
     let step = closed.step;
     let pass = draft.active_pass(step)?;
     let ctx_writes = CtxWrites { index: closed.index, values: closed.ctx };

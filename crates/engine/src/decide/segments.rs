@@ -13,7 +13,7 @@ use noetl_types::{Seq, Text, Timestamp};
 
 use super::draft::Draft;
 use super::routing::SelectedArcs;
-use super::{DecisionError, command_context, exit, issue, loops};
+use super::{DecisionError, Result, command_context, exit, issue, loops};
 use crate::event::StepEnd;
 use crate::payload::EventData;
 use crate::state::{SplitPipelineState, StepWork};
@@ -30,11 +30,7 @@ pub(super) struct SegmentStart<'d> {
 
 impl<'d> SegmentStart<'d> {
     /// Finds the position of the open or next command.
-    pub(super) fn locate(
-        draft: &Draft<'d>,
-        step: StepIndex,
-        index: Option<u32>,
-    ) -> Result<Self, DecisionError> {
+    pub(super) fn locate(draft: &Draft<'d>, step: StepIndex, index: Option<u32>) -> Result<Self> {
         let tasks = draft.plan.step_model(step).tool.tasks();
         let pipeline = draft.active_pass(step)?.pipeline_state(index);
         let Some(pipeline) = pipeline else {
@@ -73,7 +69,7 @@ pub(super) fn segment_context(
     draft: &Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-) -> Result<CommandContext, DecisionError> {
+) -> Result<CommandContext> {
     let item = match index {
         Some(index) if draft.step_plan(step).context_needs.item => {
             Some(loops::iteration_item(draft, step, index)?)
@@ -90,7 +86,7 @@ pub(super) fn segment_context(
 fn pipeline_continuation(
     draft: &Draft<'_>,
     pipeline: &SplitPipelineState,
-) -> Result<ContinuationState, DecisionError> {
+) -> Result<ContinuationState> {
     let results = match &pipeline.results {
         EventData::Inline(results) => results.clone(),
         EventData::External(reference) => match draft.payload_source().get(reference) {
@@ -110,7 +106,7 @@ pub(super) fn server_command_spec(
     step: StepIndex,
     index: Option<u32>,
     issued: Seq,
-) -> Result<CommandSpec, DecisionError> {
+) -> Result<CommandSpec> {
     let execution_id = draft.execution_id()?;
     let total = match &draft.active_pass(step)?.work {
         StepWork::Single { .. } | StepWork::Cursor(_) => 0,
@@ -146,7 +142,7 @@ pub(super) fn continue_pipeline(
     draft: &mut Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let pass = draft.active_pass(step)?;
     let cause = draft.last_event_id().unwrap_or(pass.entered);
     if !draft.state.is_failing() {

@@ -10,7 +10,7 @@ use noetl_types::{ErrorCode, Json, StepName, TaskError, TaskErrorKind, Text};
 use super::draft::{Draft, StepEvalError};
 use super::environment::ExecutionEnvironment;
 use super::rendering::FieldLocation;
-use super::{DecisionContext, DecisionError, InputVerdict, finish, joins};
+use super::{DecisionContext, DecisionError, InputVerdict, Result, finish, joins};
 use crate::invariant;
 use crate::plan::Plan;
 use crate::slot::{Slot, SlotChange, SlotGrant, SlotHolder, SlotRequest};
@@ -47,7 +47,7 @@ pub(super) fn try_use_grant(
     step: StepIndex,
     slot: &Slot,
     priority: Option<i16>,
-) -> Result<bool, DecisionError> {
+) -> Result<bool> {
     let state = draft.state.step_state(step);
     let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
         return Err(draft.invariant_error("arrivals"));
@@ -139,7 +139,7 @@ pub(super) fn obsolete_requests(draft: &Draft<'_>) -> impl Iterator<Item = SlotG
 }
 
 /// Repeats the slot requests of the execution.
-pub(super) fn refresh_requests(draft: &mut Draft<'_>) -> Result<InputVerdict, DecisionError> {
+pub(super) fn refresh_requests(draft: &mut Draft<'_>) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -150,10 +150,7 @@ pub(super) fn refresh_requests(draft: &mut Draft<'_>) -> Result<InputVerdict, De
 }
 
 /// Accepts a grant: the waiting step or execution continues.
-pub(super) fn accept_grant(
-    draft: &mut Draft<'_>,
-    grant: SlotGrant,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn accept_grant(draft: &mut Draft<'_>, grant: SlotGrant) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);

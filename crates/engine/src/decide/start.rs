@@ -9,17 +9,14 @@ use noetl_types::limits::{MAX_COMMAND_CONTEXT_SIZE, Priority};
 use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
 
 use super::draft::Draft;
-use super::{DecisionError, InputVerdict, StartInput, finish, joins, slots};
+use super::{DecisionError, InputVerdict, Result, StartInput, finish, joins, slots};
 use crate::event::{EventKind, PlaybookFailed, PlaybookStarted};
 use crate::job::job_variable;
 use crate::payload::EventData;
 use crate::slot::{ExecutionSlot, Slot};
 
 /// Starts the execution.
-pub(super) fn start_execution(
-    draft: &mut Draft<'_>,
-    start: StartInput,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn start_execution(draft: &mut Draft<'_>, start: StartInput) -> Result<InputVerdict> {
     if draft.state.version().get() > 0 {
         return Err(DecisionError::AlreadyStarted);
     }
@@ -57,11 +54,7 @@ pub(super) fn start_execution(
     Ok(InputVerdict::Accepted)
 }
 
-fn store_workload(
-    draft: &mut Draft<'_>,
-    start: &StartInput,
-    workload: Json,
-) -> Result<EventData, DecisionError> {
+fn store_workload(draft: &mut Draft<'_>, start: &StartInput, workload: Json) -> Result<EventData> {
     let name = StepName::new("workload").map_err(|_| draft.invariant_error("name"))?;
     let budget = MAX_COMMAND_CONTEXT_SIZE.as_bytes();
     draft.inline_or_store_for(start.execution_id, &name, workload, budget)

@@ -5,14 +5,11 @@ use noetl_types::{TaskError, TaskErrorKind, Timestamp};
 
 use super::control::cancel_commands;
 use super::draft::Draft;
-use super::{DecisionError, InputVerdict, failure, finish, joins, suspension};
+use super::{DecisionError, InputVerdict, Result, failure, finish, joins, suspension};
 use crate::event::{EventKind, ExecutionTimer, PlaybookFailed, TimerId};
 
 /// Fires a timer.
-pub(super) fn fire_timer(
-    draft: &mut Draft<'_>,
-    timer: &TimerId,
-) -> Result<InputVerdict, DecisionError> {
+pub(super) fn fire_timer(draft: &mut Draft<'_>, timer: &TimerId) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -51,11 +48,7 @@ pub(super) fn fire_timer(
     Ok(InputVerdict::Accepted)
 }
 
-fn check_due(
-    draft: &Draft<'_>,
-    timer: &TimerId,
-    fire_at: Option<Timestamp>,
-) -> Result<Timestamp, DecisionError> {
+fn check_due(draft: &Draft<'_>, timer: &TimerId, fire_at: Option<Timestamp>) -> Result<Timestamp> {
     match fire_at {
         None => Err(DecisionError::UnknownTimer(timer.clone())),
         Some(fire_at) if fire_at > draft.now => Err(DecisionError::NotDue { fire_at }),
@@ -69,7 +62,7 @@ fn time_out_step(
     step: StepIndex,
     timer: ExecutionTimer,
     fire_at: Timestamp,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
     cancel_commands(draft, Some(step), "step timeout")?;
     let message = format!("step `{}` timed out", draft.step_plan(step).name);
@@ -79,7 +72,7 @@ fn time_out_step(
 }
 
 /// Times out the execution: all commands are cancelled, and nothing can catch the failure.
-fn time_out_execution(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<(), DecisionError> {
+fn time_out_execution(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<()> {
     let timer = ExecutionTimer::Execution;
     draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
     cancel_commands(draft, None, "execution timeout")?;

@@ -6,7 +6,7 @@ use noetl_playbook::model::{SetClause, SetTarget};
 use noetl_playbook::paths::path_segments;
 use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
 
-use super::DecisionError;
+use super::Result;
 use super::draft::{Draft, StepEvalError};
 use super::environment::ExecutionEnvironment;
 use super::rendering::{FieldLocation, TemplateField};
@@ -62,7 +62,7 @@ pub(super) fn record_writes(
     run: u32,
     source: CtxSource,
     writes: CtxWrites,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     if writes.values.is_empty() {
         return Ok(());
     }

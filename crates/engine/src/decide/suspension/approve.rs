@@ -8,7 +8,7 @@ use super::conclude::{conclude_wait, or_null, timeout_failure};
 use super::{schema, signal};
 use crate::decide::draft::Draft;
 use crate::decide::input::{ApprovalChoice, ApprovalDecision};
-use crate::decide::{DecisionError, InputVerdict, report};
+use crate::decide::{DecisionError, InputVerdict, Result, report};
 use crate::event::{
     APPROVAL_SIGNAL, ApprovalSpec, ApprovalTimeoutAction, EventKind, SignalDelivery,
     SignalReceived, SuspensionKind,
@@ -19,7 +19,7 @@ use crate::state::{SuspendedTask, WaitKind};
 pub(in crate::decide) fn accept_approval(
     draft: &mut Draft<'_>,
     decision: &ApprovalDecision,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -62,10 +62,7 @@ pub(in crate::decide) fn accept_approval(
 }
 
 /// Finds the open approval that a decision refers to.
-fn find_open_approval(
-    draft: &Draft<'_>,
-    decision: &ApprovalDecision,
-) -> Result<CommandId, DecisionError> {
+fn find_open_approval(draft: &Draft<'_>, decision: &ApprovalDecision) -> Result<CommandId> {
     let step = draft.plan.find_step(decision.step.as_str());
     let step = step.ok_or_else(|| DecisionError::UnknownStep(decision.step.clone()))?;
     let mut open = draft.state.open_waits().filter(|wait| {
@@ -80,7 +77,7 @@ fn check_may_decide(
     approval: &ApprovalSpec,
     suspended: &SuspendedTask,
     decision: &ApprovalDecision,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let actor = &decision.actor;
     let is_approver = approval.approvers.is_empty()
         || approval.approvers.contains(actor)

@@ -9,7 +9,7 @@ use super::conclude::conclude_wait;
 use super::{config, signal};
 use crate::decide::draft::Draft;
 use crate::decide::segments::{self, SegmentStart};
-use crate::decide::{DecisionError, FollowUp, fence, issue, report};
+use crate::decide::{DecisionError, FollowUp, Result, fence, issue, report};
 use crate::event::{
     ChildCall, ChildTarget, CommandRef, CommandTimer, EventKind, InvalidTaskConfig, SuspensionKind,
     TimerStarted,
@@ -29,7 +29,7 @@ pub(in crate::decide) fn suspend_task(
     step: StepIndex,
     index: Option<u32>,
     cause: EventId,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let seq = draft.state.version().next_seq();
     let command_spec = segments::server_command_spec(draft, step, index, seq)?;
     let suspended_command = SuspendedCommand::new(command_spec, 1, &JsonMap::new());
@@ -52,13 +52,13 @@ fn parse_suspension(
     draft: &mut Draft<'_>,
     step: StepIndex,
     spec: CallSpec,
-) -> Result<SuspensionKind, DecisionError> {
+) -> Result<SuspensionKind> {
     let parsed = config::parse_suspension_config(draft, step, spec)?;
     Ok(parsed.unwrap_or_else(|error| SuspensionKind::Broken(Box::new(InvalidTaskConfig { error }))))
 }
 
 /// Begins the wait of a command, in its first or a later attempt.
-pub(super) fn begin_wait(draft: &mut Draft<'_>, command: CommandId) -> Result<(), DecisionError> {
+pub(super) fn begin_wait(draft: &mut Draft<'_>, command: CommandId) -> Result<()> {
     let Some((at, suspended)) = find_suspended(draft, command) else {
         return Err(draft.invariant_error("wait"));
     };
@@ -90,7 +90,7 @@ pub(super) fn begin_wait(draft: &mut Draft<'_>, command: CommandId) -> Result<()
 }
 
 /// Returns the timeout of one attempt of a task. `None` means no timeout.
-fn attempt_timeout(draft: &Draft<'_>, at: &CommandRef) -> Result<Option<Millis>, DecisionError> {
+fn attempt_timeout(draft: &Draft<'_>, at: &CommandRef) -> Result<Option<Millis>> {
     let step = draft.plan.find_step(at.step.as_str());
     let step = step.ok_or_else(|| draft.invariant_error("step"))?;
     let segment_start = SegmentStart::locate(draft, step, at.index)?;
@@ -106,7 +106,7 @@ fn begin_child(
     suspended: &SuspendedTask,
     call: &ChildCall,
     timeout: Option<Millis>,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let is_first = suspended.attempt == 1;
     let child = if is_first { call.child } else { draft.new_execution_id()? };
     let depth = draft.state.start_event().map_or(0, |started| started.depth);
@@ -138,7 +138,7 @@ pub(in crate::decide) fn suspend_for_callback(
     draft: &mut Draft<'_>,
     at: CommandRef,
     started: Json,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let timeout = attempt_timeout(draft, &at)?.unwrap_or(DEFAULT_WAIT_TIMEOUT);
     let timer_spec = TimerSpec {
         started: Some(started),
@@ -166,7 +166,7 @@ pub(super) fn start_timer(
     at: CommandRef,
     timer: CommandTimer,
     spec: TimerSpec,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     draft.emit_event(EventKind::TimerStarted(Box::new(TimerStarted {
         at,
         timer,
@@ -183,7 +183,7 @@ pub(super) fn end_at_once(
     draft: &mut Draft<'_>,
     command: CommandId,
     result: ToolResult,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     draft.pass_count += 1;
     let closed = if draft.pass_count > MAX_IMMEDIATE_ENDS {
         let Some((at, _)) = find_suspended(draft, command) else {

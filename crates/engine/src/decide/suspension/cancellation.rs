@@ -5,13 +5,13 @@ use noetl_types::Seq;
 
 use crate::decide::draft::Draft;
 use crate::decide::routing::SelectedArcs;
-use crate::decide::{DecisionError, FollowUp, exit, fence, loops};
+use crate::decide::{FollowUp, Result, exit, fence, loops};
 use crate::event::{CommandClosed, CommandRef, EventKind, StepEnd};
 use crate::state::{Command, StepWork};
 
 /// Cancels the waits of a failing execution, because they have no effect any more. Children and
 /// workers finish.
-pub(in crate::decide) fn cancel_waits(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+pub(in crate::decide) fn cancel_waits(draft: &mut Draft<'_>) -> Result<()> {
     let mut waits: Vec<(Seq, StepIndex, CommandRef)> = draft
         .state
         .suspended_tasks()
@@ -41,7 +41,7 @@ pub(in crate::decide) fn cancel_waits(draft: &mut Draft<'_>) -> Result<(), Decis
 }
 
 /// Leaves a step whose last open command was cancelled.
-fn leave_cancelled_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
+fn leave_cancelled_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<()> {
     if draft.unfinished_commands(step) > 0 {
         return Ok(());
     }

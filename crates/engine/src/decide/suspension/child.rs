@@ -9,7 +9,7 @@ use super::begin::find_suspended;
 use super::conclude::conclude_wait;
 use crate::decide::draft::Draft;
 use crate::decide::input::{CallbackResult, ChildEnded, ChildOutcome};
-use crate::decide::{DecisionError, InputVerdict, report};
+use crate::decide::{DecisionError, InputVerdict, Result, report};
 use crate::event::{CHILD_ENDED_SIGNAL, EventKind, SignalDelivery, SignalReceived, SuspensionKind};
 use crate::payload::EventData;
 
@@ -17,7 +17,7 @@ use crate::payload::EventData;
 pub(in crate::decide) fn accept_child_end(
     draft: &mut Draft<'_>,
     ended: ChildEnded,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
@@ -60,7 +60,7 @@ struct ChildToolResult {
 fn child_tool_result(
     draft: &Draft<'_>,
     ended: ChildEnded,
-) -> Result<(ExecutionStatus, ChildToolResult), DecisionError> {
+) -> Result<(ExecutionStatus, ChildToolResult)> {
     let child = ended.child;
     let failed = |status: ExecutionStatus, error: TaskError| {
         let tool_result = ToolResult::failed(error);
@@ -106,11 +106,7 @@ fn child_error(
 }
 
 /// Returns the result of a child, with its id and status unless these names are used.
-fn child_result(
-    draft: &Draft<'_>,
-    child: ExecutionId,
-    result: EventData,
-) -> Result<Json, DecisionError> {
+fn child_result(draft: &Draft<'_>, child: ExecutionId, result: EventData) -> Result<Json> {
     let result = match result {
         EventData::Inline(value) => value,
         EventData::External(reference) => match draft.payload_source().get(&reference) {
@@ -138,7 +134,7 @@ fn child_result(
 pub(in crate::decide) fn accept_callback(
     draft: &mut Draft<'_>,
     callback: CallbackResult,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     let command = callback.command;
     let started = match find_suspended(draft, command) {

@@ -8,7 +8,7 @@ use noetl_types::{CommandId, Json, TaskError, TaskErrorKind, sha256};
 use super::begin::{TimerSpec, find_suspended, start_timer};
 use crate::decide::draft::Draft;
 use crate::decide::input::ReportOutcome;
-use crate::decide::{DecisionError, report, segments};
+use crate::decide::{DecisionError, Result, report, segments};
 use crate::event::{CommandRef, CommandTimer, SuspensionKind};
 use crate::state::{ClosedCommand, SuspendedTask};
 
@@ -17,7 +17,7 @@ pub(super) fn conclude_wait(
     draft: &mut Draft<'_>,
     command: CommandId,
     result: ToolResult,
-) -> Result<Option<ClosedCommand>, DecisionError> {
+) -> Result<Option<ClosedCommand>> {
     let (Some((at, suspended)), Some(open)) =
         (find_suspended(draft, command), draft.state.command(command))
     else {
@@ -47,7 +47,7 @@ fn close_command(
     draft: &mut Draft<'_>,
     at: &CommandRef,
     finished: MachineOutcome,
-) -> Result<ClosedCommand, DecisionError> {
+) -> Result<ClosedCommand> {
     match ReportOutcome::from(finished) {
         ReportOutcome::Completed(result) => report::close_succeeded(draft, at, result),
         ReportOutcome::Failed { error, result } => report::close_failed(draft, at, error, result),
@@ -64,7 +64,7 @@ fn schedule_next_attempt(
     at: CommandRef,
     suspended: &SuspendedTask,
     retry: WaitRetry,
-) -> Result<Option<ClosedCommand>, DecisionError> {
+) -> Result<Option<ClosedCommand>> {
     if let Some(error) = retry.error {
         let attempt = suspended.attempt;
         report::record_server_retry(draft, &at, error, attempt, retry.delay)?;

@@ -13,7 +13,7 @@ use noetl_types::{
 };
 
 use super::schema;
-use crate::decide::DecisionError;
+use crate::decide::Result;
 use crate::decide::draft::Draft;
 use crate::event::{
     APPROVAL_SIGNAL, ApprovalSpec, ApprovalTimeoutAction, AwaitedSignal, CHILD_ENDED_SIGNAL,
@@ -32,7 +32,7 @@ pub(super) fn parse_suspension_config(
     draft: &mut Draft<'_>,
     step: StepIndex,
     spec: CallSpec,
-) -> Result<Result<SuspensionKind, TaskError>, DecisionError> {
+) -> Result<Result<SuspensionKind, TaskError>> {
     if spec.kind == ToolKind::Playbook {
         return parse_child(draft, step, spec);
     }
@@ -54,7 +54,7 @@ fn parse_child(
     draft: &mut Draft<'_>,
     step: StepIndex,
     spec: CallSpec,
-) -> Result<Result<SuspensionKind, TaskError>, DecisionError> {
+) -> Result<Result<SuspensionKind, TaskError>> {
     let depth = draft.state.start_event().map_or(0, |started| started.depth);
     if depth >= MAX_CHILD_DEPTH {
         let message =

@@ -7,7 +7,7 @@ use super::approve::approval_timeout_result;
 use super::begin::{begin_wait, find_suspended};
 use super::conclude::{conclude_wait, timeout_failure};
 use crate::decide::draft::Draft;
-use crate::decide::{DecisionError, FollowUp, finish, report};
+use crate::decide::{DecisionError, FollowUp, Result, finish, report};
 use crate::event::{
     ChildTimeoutAction, CommandTimer, CommandTimerFired, EventKind, SuspensionKind, TimerId,
 };
@@ -18,7 +18,7 @@ pub(in crate::decide) fn fire_command_timer(
     draft: &mut Draft<'_>,
     command: CommandId,
     timer: CommandTimer,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let open = find_suspended(draft, command).and_then(|(at, suspended)| {
         let open = suspended.timer.filter(|open| open.timer == timer)?;
         Some((at, suspended, open.fire_at))

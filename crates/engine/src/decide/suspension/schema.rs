@@ -4,16 +4,13 @@ use noetl_playbook::value_schema;
 use noetl_types::{Json, Text};
 
 use crate::decide::DecisionError;
+use crate::decide::Result;
 
 /// Maximum size of a reported violation.
 const MAX_REASON_BYTES: usize = 1000;
 
 /// Returns an error to the sender if a value violates a schema.
-pub(super) fn check_matches(
-    schema: &Json,
-    value: &Json,
-    what: &'static str,
-) -> Result<(), DecisionError> {
+pub(super) fn check_matches(schema: &Json, value: &Json, what: &'static str) -> Result<()> {
     let checked = value_schema::check_value(schema, value);
     checked.map_err(|violation| DecisionError::SchemaMismatch { what, why: to_reason(&violation) })
 }

@@ -10,7 +10,7 @@ use super::conclude::{conclude_wait, or_null};
 use super::schema;
 use crate::decide::draft::Draft;
 use crate::decide::input::IncomingSignal;
-use crate::decide::{BroadcastLookback, DecisionError, FollowUp, InputVerdict, report};
+use crate::decide::{BroadcastLookback, DecisionError, FollowUp, InputVerdict, Result, report};
 use crate::event::{
     APPROVAL_SIGNAL, CHILD_ENDED_SIGNAL, EventKind, SignalDelivery, SignalReceived, SignalWait,
     SuspensionKind, WaitMode,
@@ -24,7 +24,7 @@ pub const MAX_SIGNAL_BYTES: usize = 64 << 10;
 pub(in crate::decide) fn accept_signal(
     draft: &mut Draft<'_>,
     signal: IncomingSignal,
-) -> Result<InputVerdict, DecisionError> {
+) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     if matches!(signal.name.as_str(), APPROVAL_SIGNAL | CHILD_ENDED_SIGNAL) {
         return Err(DecisionError::ReservedSignal(signal.name));
@@ -56,7 +56,7 @@ pub(in crate::decide) fn accept_signal(
 }
 
 /// Checks that the log can store a payload.
-pub(super) fn check_payload_size(payload: &Json) -> Result<(), DecisionError> {
+pub(super) fn check_payload_size(payload: &Json) -> Result<()> {
     if !is_shallow(payload, MAX_VALUE_DEPTH) {
         return Err(DecisionError::PayloadTooDeep);
     }
@@ -71,7 +71,7 @@ pub(super) fn check_payload_size(payload: &Json) -> Result<(), DecisionError> {
 fn find_matching_wait(
     draft: &Draft<'_>,
     signal: &IncomingSignal,
-) -> Result<Option<(CommandId, u32)>, DecisionError> {
+) -> Result<Option<(CommandId, u32)>> {
     let mut found: Option<(Seq, CommandId, u32, &SuspendedTask)> = None;
     for (id, command, suspended) in draft.state.suspended_tasks() {
         let awaited_index = suspended.find_awaited_index(&signal.name, signal.key.as_ref());
@@ -101,7 +101,7 @@ fn deliver_to_wait(
     command: CommandId,
     awaited_index: u32,
     signal: IncomingSignal,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     let Some((at, suspended)) = find_suspended(draft, command) else {
         return Err(draft.invariant_error("wait"));
     };
@@ -119,7 +119,7 @@ fn emit_signal(
     draft: &mut Draft<'_>,
     signal: IncomingSignal,
     delivery: Option<SignalDelivery>,
-) -> Result<(), DecisionError> {
+) -> Result<()> {
     draft.emit_event(EventKind::SignalReceived(Box::new(SignalReceived {
         name: signal.name,
         key: signal.key,
@@ -132,10 +132,7 @@ fn emit_signal(
 }
 
 /// Returns the outcome of a wait that has received all that it requires.
-fn completed_wait_result(
-    draft: &Draft<'_>,
-    command: CommandId,
-) -> Result<Option<ToolResult>, DecisionError> {
+fn completed_wait_result(draft: &Draft<'_>, command: CommandId) -> Result<Option<ToolResult>> {
     let Some((_, suspended)) = find_suspended(draft, command) else {
         return Err(draft.invariant_error("wait"));
     };
@@ -173,10 +170,7 @@ fn signal_data(delivered: &DeliveredSignal) -> Json {
 
 /// Delivers signals that were received before the wait: first those that the execution has
 /// buffered, oldest first, and then broadcasts, which the server stores.
-pub(super) fn deliver_earlier_signals(
-    draft: &mut Draft<'_>,
-    command: CommandId,
-) -> Result<(), DecisionError> {
+pub(super) fn deliver_earlier_signals(draft: &mut Draft<'_>, command: CommandId) -> Result<()> {
     let Some((at, suspended)) = find_suspended(draft, command) else {
         return Err(draft.invariant_error("wait"));
     };
