@@ -37,4 +37,6 @@ pub use model::Document;
 pub use parse::{CatalogNames, CheckOptions};
 pub use print::to_yaml;
 pub use schema::json_schema;
+#[doc(hidden)]
+pub use schemars;
 pub use yaml::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, to_json};

@@ -1,8 +1,8 @@
 //! String enums: enums with a fixed spelling for each variant, defined in one place.
 
-/// Declares an enum whose variants are keywords of the language.
+/// Declares an enum whose variants each have one name, such as the keywords of the language.
 ///
-/// Generates `WORDS`, `as_str`, `parse`, and the serde and JSON Schema implementations.
+/// Generates `ALL`, `WORDS`, `as_str`, `parse`, and the serde and JSON Schema implementations.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! string_enum {
@@ -12,11 +12,14 @@ macro_rules! string_enum {
         pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
         impl $name {
+            /// All values, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
             /// All keywords, in declaration order.
             pub const WORDS: &'static [&'static str] = &[$($keyword,)+];
 
             /// Returns the keyword.
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $keyword,)+ }
             }
 
@@ -47,13 +50,13 @@ macro_rules! string_enum {
             }
         }
 
-        impl schemars::JsonSchema for $name {
+        impl $crate::schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
 
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "enum": Self::WORDS })
+            fn json_schema(_: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                $crate::schemars::json_schema!({ "type": "string", "enum": Self::WORDS })
             }
         }
 

@@ -3,6 +3,7 @@
 use noetl_playbook::command_context::CommandContext;
 use noetl_playbook::command_machine::Continuation;
 use noetl_playbook::model::ToolKind;
+use noetl_playbook::string_enum;
 use noetl_types::report::{FrameReport, TaskReport};
 use noetl_types::{
     CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Text,
@@ -191,34 +192,17 @@ pub struct CommandExpired {
     pub not_before: Option<Timestamp>,
 }
 
-/// Reason for the expiry of a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpiryReason {
-    /// The worker did not renew the lease.
-    Lease,
-    /// The attempt reached its deadline, which no renewal can extend.
-    Deadline,
-    /// The worker deregistered.
-    Deregistered,
-    /// The task failed and is retried, and its worker leaves the retry to the server.
-    Retry,
-}
-
-impl ExpiryReason {
-    /// Name of the reason in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lease => "lease",
-            Self::Deadline => "deadline",
-            Self::Deregistered => "deregistered",
-            Self::Retry => "retry",
-        }
-    }
-
-    /// Parses the name.
-    pub fn parse(text: &str) -> Option<Self> {
-        let all = [Self::Lease, Self::Deadline, Self::Deregistered, Self::Retry];
-        all.into_iter().find(|reason| reason.as_str() == text)
+string_enum! {
+    /// Reason for the expiry of a lease.
+    pub enum ExpiryReason {
+        /// The worker did not renew the lease.
+        Lease = "lease",
+        /// The attempt reached its deadline, which no renewal can extend.
+        Deadline = "deadline",
+        /// The worker deregistered.
+        Deregistered = "deregistered",
+        /// The task failed and is retried, and its worker leaves the retry to the server.
+        Retry = "retry",
     }
 }
 

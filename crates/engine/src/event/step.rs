@@ -1,5 +1,6 @@
 //! Events of steps.
 
+use noetl_playbook::string_enum;
 use noetl_types::{EventId, Json, JsonMap, StepName, TaskError, Text};
 use serde::{Deserialize, Serialize};
 
@@ -157,30 +158,14 @@ pub struct CtxUpdated {
     pub values: JsonMap,
 }
 
-/// Source of variable writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CtxSource {
-    /// The tasks of a command.
-    Task,
-    /// The `set` of the step.
-    Step,
-    /// The `set` of an arc.
-    Arc,
-}
-
-impl CtxSource {
-    /// Name in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Task => "task",
-            Self::Step => "step",
-            Self::Arc => "arc",
-        }
-    }
-
-    /// Parses the name.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Task, Self::Step, Self::Arc].into_iter().find(|source| source.as_str() == text)
+string_enum! {
+    /// Source of variable writes.
+    pub enum CtxSource {
+        /// The tasks of a command.
+        Task = "task",
+        /// The `set` of the step.
+        Step = "step",
+        /// The `set` of an arc.
+        Arc = "arc",
     }
 }

@@ -1,5 +1,6 @@
 //! Events of suspended tasks, which wait without a worker.
 
+use noetl_playbook::string_enum;
 use noetl_types::{
     CatalogId, ExecutionId, Json, JsonMap, Millis, PlaybookPath, Seq, SignalId, TaskError, Text,
     Timestamp,
@@ -171,40 +172,19 @@ pub struct InvalidTaskConfig {
     pub error: TaskError,
 }
 
-/// Kind of a timer of a suspended command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CommandTimer {
-    /// End of a sleep.
-    Sleep,
-    /// Timeout of a wait or an approval.
-    Wait,
-    /// Timeout of a child.
-    Child,
-    /// Timeout of a callback.
-    Callback,
-    /// Delay before the next attempt.
-    Retry,
-}
-
-impl CommandTimer {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Sleep, Self::Wait, Self::Child, Self::Callback, Self::Retry];
-
-    /// Name in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Sleep => "sleep",
-            Self::Wait => "wait",
-            Self::Child => "child",
-            Self::Callback => "callback",
-            Self::Retry => "retry",
-        }
-    }
-
-    /// Parses the name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|timer| timer.as_str() == text)
+string_enum! {
+    /// Kind of a timer of a suspended command.
+    pub enum CommandTimer {
+        /// End of a sleep.
+        Sleep = "sleep",
+        /// Timeout of a wait or an approval.
+        Wait = "wait",
+        /// Timeout of a child.
+        Child = "child",
+        /// Timeout of a callback.
+        Callback = "callback",
+        /// Delay before the next attempt.
+        Retry = "retry",
     }
 }
 

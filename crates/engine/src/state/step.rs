@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::string_enum;
 use noetl_types::{CommandId, EventId, Json, JsonMap, Millis, TaskError, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -305,29 +306,17 @@ pub enum RetainedOutput {
     Failed(StepOutput),
 }
 
-/// Status of an ended step pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum StepStatus {
-    /// Completed.
-    Completed,
-    /// Failed.
-    Failed,
-    /// Cancelled.
-    Cancelled,
-    /// Skipped.
-    Skipped,
-}
-
-impl StepStatus {
-    /// Name of the status in templates.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Cancelled => "CANCELLED",
-            Self::Skipped => "SKIPPED",
-        }
+string_enum! {
+    /// Status of an ended step pass.
+    pub enum StepStatus {
+        /// Completed.
+        Completed = "COMPLETED",
+        /// Failed.
+        Failed = "FAILED",
+        /// Cancelled.
+        Cancelled = "CANCELLED",
+        /// Skipped.
+        Skipped = "SKIPPED",
     }
 }
 

@@ -2,31 +2,17 @@
 
 use std::fmt;
 
-/// Severity of a diagnostic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// The document is rejected.
-    Error,
-    /// The document is accepted, unless `--strict` is given.
-    Warning,
-    /// Informational.
-    Note,
-}
+use crate::string_enum;
 
-impl Severity {
-    /// Returns the name, such as `error`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+string_enum! {
+    /// Severity of a diagnostic.
+    pub enum Severity {
+        /// The document is rejected.
+        Error = "error",
+        /// The document is accepted, unless `--strict` is given.
+        Warning = "warning",
+        /// Informational.
+        Note = "note",
     }
 }
 

@@ -240,7 +240,7 @@ mod tests {
         let step = TimerId::Step { step: StepName::new("load").unwrap(), run: 12 };
         let command = CommandId::new(77).unwrap();
         let command_timer = |timer| TimerId::Command { command, timer };
-        let command_timers = CommandTimer::ALL.map(command_timer);
+        let command_timers = CommandTimer::ALL.iter().copied().map(command_timer);
         for id in [TimerId::Start, TimerId::Execution, step].into_iter().chain(command_timers) {
             assert_eq!(parse_timer_id(&format_timer_id(&id)), Some(id));
         }
