@@ -8,6 +8,23 @@ use crate::model::{
     WorkbookTask,
 };
 
+/// Implements `JsonSchema` for a type whose written form differs from its fields.
+macro_rules! impl_schema {
+    ($type:ty, $name:literal, |$generator:tt| $schema:expr) => {
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $schema
+            }
+        }
+    };
+}
+
+pub(crate) use impl_schema;
+
 /// Returns the JSON Schema (draft 2020-12) of playbooks.
 pub fn json_schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();

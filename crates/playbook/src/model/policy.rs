@@ -1,16 +1,16 @@
 //! Policy of a task: rules that are evaluated after each attempt.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_types::time::Millis;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::set::SetClause;
 use super::value::{Condition, DurationText, ValueOrTemplate, is_default};
+use crate::schema::impl_schema;
 use crate::source::Spanned;
 use crate::string_enum;
 
@@ -186,38 +186,32 @@ impl Serialize for RuleEffect {
     }
 }
 
-impl JsonSchema for PolicyRule {
-    fn schema_name() -> Cow<'static, str> {
-        "Rule".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let condition = generator.subschema_for::<Condition>();
-        let backoff = generator.subschema_for::<Backoff>();
-        let attempts = generator.subschema_for::<ValueOrTemplate<u32>>();
-        let delay = generator.subschema_for::<ValueOrTemplate<DurationText>>();
-        let then = json_schema!({
-            "type": "object",
-            "properties": {
-                "do": { "enum": RuleAction::WORDS },
-                "attempts": attempts,
-                "backoff": backoff,
-                "delay": delay,
-                "max_delay": delay,
-                "jitter": { "type": "boolean" },
-                "to": { "type": "string", "description": "A label of the pipeline, or `previous`." },
-                "set": { "type": "object" }
-            }
-        });
-        json_schema!({
-            "type": "object",
-            "properties": {
-                "when": condition,
-                "then": then,
-                "else": { "type": ["object", "null"] }
-            },
-            "anyOf": [{ "required": ["when"] }, { "required": ["else"] }],
-            "additionalProperties": false
-        })
-    }
-}
+impl_schema!(PolicyRule, "Rule", |generator| {
+    let condition = generator.subschema_for::<Condition>();
+    let backoff = generator.subschema_for::<Backoff>();
+    let attempts = generator.subschema_for::<ValueOrTemplate<u32>>();
+    let delay = generator.subschema_for::<ValueOrTemplate<DurationText>>();
+    let then = json_schema!({
+        "type": "object",
+        "properties": {
+            "do": { "enum": RuleAction::WORDS },
+            "attempts": attempts,
+            "backoff": backoff,
+            "delay": delay,
+            "max_delay": delay,
+            "jitter": { "type": "boolean" },
+            "to": { "type": "string", "description": "A label of the pipeline, or `previous`." },
+            "set": { "type": "object" }
+        }
+    });
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "when": condition,
+            "then": then,
+            "else": { "type": ["object", "null"] }
+        },
+        "anyOf": [{ "required": ["when"] }, { "required": ["else"] }],
+        "additionalProperties": false
+    })
+});

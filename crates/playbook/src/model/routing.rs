@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::set::SetClause;
 use super::value::{Condition, is_default};
+use crate::schema::impl_schema;
 use crate::source::Spanned;
 use crate::string_enum;
 
@@ -42,28 +43,22 @@ impl Router {
     }
 }
 
-impl JsonSchema for Router {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Router".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let spec = generator.subschema_for::<RouterSpec>();
-        let arc = generator.subschema_for::<RouteArc>();
-        schemars::json_schema!({
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": { "spec": spec, "arcs": { "type": "array", "items": arc } },
-                    "required": ["arcs"],
-                    "additionalProperties": false
-                },
-                { "deprecated": true, "description": "Deprecated: a single target.", "type": "string" },
-                { "deprecated": true, "description": "Deprecated: a list of targets.", "type": "array" }
-            ]
-        })
-    }
-}
+impl_schema!(Router, "Router", |generator| {
+    let spec = generator.subschema_for::<RouterSpec>();
+    let arc = generator.subschema_for::<RouteArc>();
+    schemars::json_schema!({
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": { "spec": spec, "arcs": { "type": "array", "items": arc } },
+                "required": ["arcs"],
+                "additionalProperties": false
+            },
+            { "deprecated": true, "description": "Deprecated: a single target.", "type": "string" },
+            { "deprecated": true, "description": "Deprecated: a list of targets.", "type": "array" }
+        ]
+    })
+});
 
 string_enum! {
     /// Selection of arcs.

@@ -1,12 +1,12 @@
 //! `set`: variables that a task, rule, step or arc writes.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use crate::schema::impl_schema;
 use crate::source::Spanned;
 use crate::template::DynamicValue;
 
@@ -108,18 +108,10 @@ impl Serialize for SetClause {
     }
 }
 
-impl JsonSchema for SetClause {
-    fn schema_name() -> Cow<'static, str> {
-        "Set".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Variables to write: `ctx.x` for the execution, `iter.x` for the iteration, `step.x` for this step pass.",
-            "type": "object"
-        })
-    }
-}
+impl_schema!(SetClause, "Set", |_| json_schema!({
+    "description": "Variables to write: `ctx.x` for the execution, `iter.x` for the iteration, `step.x` for this step pass.",
+    "type": "object"
+}));
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,10 @@
 //! The tool of a step: one task or a pipeline of tasks.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use noetl_types::Json;
 use noetl_types::time::Millis;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -14,6 +13,7 @@ use super::output::OutputSpec;
 use super::policy::TaskPolicy;
 use super::set::SetClause;
 use super::value::{DurationText, NamedValues, is_default};
+use crate::schema::impl_schema;
 use crate::source::Spanned;
 use crate::template::DynamicValue;
 
@@ -138,43 +138,29 @@ impl Serialize for Tool {
     }
 }
 
-impl JsonSchema for Tool {
-    fn schema_name() -> Cow<'static, str> {
-        "Tool".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let task = generator.subschema_for::<Task>();
-        json_schema!({
-            "description": "One task, or a pipeline of tasks that run in order on one worker.",
-            "anyOf": [
-                task,
-                {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "anyOf": [
-                            task,
-                            {
-                                "type": "object",
-                                "minProperties": 1,
-                                "maxProperties": 1,
-                                "additionalProperties": task
-                            }
-                        ]
-                    }
+impl_schema!(Tool, "Tool", |generator| {
+    let task = generator.subschema_for::<Task>();
+    json_schema!({
+        "description": "One task, or a pipeline of tasks that run in order on one worker.",
+        "anyOf": [
+            task,
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "anyOf": [
+                        task,
+                        {
+                            "type": "object",
+                            "minProperties": 1,
+                            "maxProperties": 1,
+                            "additionalProperties": task
+                        }
+                    ]
                 }
-            ]
-        })
-    }
-}
+            }
+        ]
+    })
+});
 
-impl JsonSchema for Task {
-    fn schema_name() -> Cow<'static, str> {
-        "Task".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        super::kind::task_schema(generator)
-    }
-}
+impl_schema!(Task, "Task", |generator| super::kind::task_schema(generator));

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use crate::schema::impl_schema;
 use crate::source::{Span, Spanned};
 use crate::template::{DynamicKey, DynamicValue, Template};
 
@@ -81,18 +82,10 @@ impl Serialize for Condition {
     }
 }
 
-impl JsonSchema for Condition {
-    fn schema_name() -> Cow<'static, str> {
-        "Condition".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A template, a bare expression such as `n > 3`, or a bool.",
-            "type": ["string", "boolean"]
-        })
-    }
-}
+impl_schema!(Condition, "Condition", |_| json_schema!({
+    "description": "A template, a bare expression such as `n > 3`, or a bool.",
+    "type": ["string", "boolean"]
+}));
 
 /// A name and its value.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,37 +224,21 @@ pub(super) fn default_limit() -> Spanned<u32> {
 /// JSON Schema of a duration.
 pub(super) struct DurationText;
 
-impl JsonSchema for DurationText {
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A duration such as `500ms`, `30s`, `5m`, `2h`, `1d`, or a number of seconds.",
-            "anyOf": [
-                { "type": "number", "minimum": 0 },
-                { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)?$" }
-            ]
-        })
-    }
-}
+impl_schema!(DurationText, "Duration", |_| json_schema!({
+    "description": "A duration such as `500ms`, `30s`, `5m`, `2h`, `1d`, or a number of seconds.",
+    "anyOf": [
+        { "type": "number", "minimum": 0 },
+        { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)?$" }
+    ]
+}));
 
 /// JSON Schema of a size in bytes.
 pub(super) struct SizeText;
 
-impl JsonSchema for SizeText {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A size in bytes, or a string such as `64KiB`, `1MiB`, `2GiB`.",
-            "anyOf": [
-                { "type": "integer", "minimum": 0 },
-                { "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)?$" }
-            ]
-        })
-    }
-}
+impl_schema!(SizeText, "Size", |_| json_schema!({
+    "description": "A size in bytes, or a string such as `64KiB`, `1MiB`, `2GiB`.",
+    "anyOf": [
+        { "type": "integer", "minimum": 0 },
+        { "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)?$" }
+    ]
+}));
