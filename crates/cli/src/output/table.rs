@@ -58,6 +58,36 @@ pub(crate) struct TextTable<'t, T> {
     columns: Vec<TableColumn>,
 }
 
+/// Declares the methods that add a column, and the properties of the column.
+macro_rules! column_kinds {
+    ($($(#[$doc:meta])* $name:ident { $($property:ident)* })+) => {
+        impl<'t, T> TextTable<'t, T> {$(
+            $(#[$doc])*
+            pub(crate) fn $name<C: Into<TableCell>>(
+                self,
+                name: &'static str,
+                cell: impl Fn(&'t T) -> C,
+            ) -> Self {
+                let layout = ColumnLayout { $($property: true,)* ..ColumnLayout::default() };
+                self.add(name, layout, cell)
+            }
+        )+}
+    };
+}
+
+column_kinds! {
+    /// Adds a column.
+    column {}
+    /// Adds a column that can be shortened on a narrow terminal.
+    shrinkable { is_shrinkable }
+    /// Adds a column with cells aligned to the right.
+    right { is_right_aligned }
+    /// Adds a column that only the wide format shows.
+    wide { is_wide_only }
+    /// Adds a column with cells aligned to the right that only the wide format shows.
+    wide_right { is_wide_only is_right_aligned }
+}
+
 /// Minimum width of a shortened cell, and the gap between columns.
 const MIN_CELL_WIDTH: usize = 8;
 const COLUMN_GAP: &str = "  ";
@@ -77,53 +107,6 @@ impl<'t, T> TextTable<'t, T> {
         let cells = self.items.iter().map(|item| cell(item).into()).collect();
         self.columns.push(TableColumn { name, layout, cells });
         self
-    }
-
-    /// Adds a column.
-    pub(crate) fn column<C: Into<TableCell>>(
-        self,
-        name: &'static str,
-        cell: impl Fn(&'t T) -> C,
-    ) -> Self {
-        self.add(name, ColumnLayout::default(), cell)
-    }
-
-    /// Adds a column that can be shortened on a narrow terminal.
-    pub(crate) fn shrinkable<C: Into<TableCell>>(
-        self,
-        name: &'static str,
-        cell: impl Fn(&'t T) -> C,
-    ) -> Self {
-        self.add(name, ColumnLayout { is_shrinkable: true, ..ColumnLayout::default() }, cell)
-    }
-
-    /// Adds a column with cells aligned to the right.
-    pub(crate) fn right<C: Into<TableCell>>(
-        self,
-        name: &'static str,
-        cell: impl Fn(&'t T) -> C,
-    ) -> Self {
-        self.add(name, ColumnLayout { is_right_aligned: true, ..ColumnLayout::default() }, cell)
-    }
-
-    /// Adds a column that only the wide format shows.
-    pub(crate) fn wide<C: Into<TableCell>>(
-        self,
-        name: &'static str,
-        cell: impl Fn(&'t T) -> C,
-    ) -> Self {
-        self.add(name, ColumnLayout { is_wide_only: true, ..ColumnLayout::default() }, cell)
-    }
-
-    /// Adds a column with cells aligned to the right that only the wide format shows.
-    pub(crate) fn wide_right<C: Into<TableCell>>(
-        self,
-        name: &'static str,
-        cell: impl Fn(&'t T) -> C,
-    ) -> Self {
-        let layout =
-            ColumnLayout { is_wide_only: true, is_right_aligned: true, is_shrinkable: false };
-        self.add(name, layout, cell)
     }
 
     /// Renders the table. On a terminal that is too narrow, shrinkable columns are shortened. Files

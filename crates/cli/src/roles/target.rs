@@ -26,16 +26,27 @@ pub(crate) enum Target {
     Remote(Client),
 }
 
+/// Calls a service of this process, or the corresponding call of the server.
+macro_rules! call_target {
+    ($target:expr, $service:ident.$local:ident($($arg:expr),*), $remote:ident($($remote_arg:expr),*)) => {
+        Ok(match $target {
+            Self::Local(services) => {
+                services.$service.$local(CallContext::server(), $($arg),*).await?
+            }
+            Self::Remote(client) => client.$remote($($remote_arg),*).await?,
+        })
+    };
+}
+
 impl Target {
     pub(crate) async fn register_playbook(&self, content: &str) -> Result<RegisterResponse> {
         let request =
             RegisterRequest { content: content.to_owned(), resource_type: None, dry_run: false };
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.catalog.register_definition_as_admin(CallContext::server(), request).await?
-            }
-            Self::Remote(client) => client.catalog_register(&request).await?,
-        })
+        call_target!(
+            self,
+            catalog.register_definition_as_admin(request),
+            catalog_register(&request)
+        )
     }
 
     pub(crate) async fn start_execution(&self, request: ExecuteRequest) -> Result<ExecuteResponse> {
@@ -49,12 +60,7 @@ impl Target {
 
     /// Fetches the status and result of a run.
     pub(crate) async fn fetch_status(&self, id: ExecutionId) -> Result<ExecutionStatusView> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.queries.execution_status(CallContext::server(), id).await?
-            }
-            Self::Remote(client) => client.get_execution_status(id).await?,
-        })
+        call_target!(self, queries.execution_status(id), get_execution_status(id))
     }
 
     /// Client of the server. Fails for a local target.
@@ -67,24 +73,14 @@ impl Target {
 
     /// Fetches a page of runs, newest first.
     pub(crate) async fn list_executions(&self, query: ExecutionsQuery) -> Result<ExecutionList> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.queries.list_executions(CallContext::server(), query).await?
-            }
-            Self::Remote(client) => client.list_executions(&query).await?,
-        })
+        call_target!(self, queries.list_executions(query), list_executions(&query))
     }
 
     /// Fetches a run with the first events of its log.
     pub(crate) async fn fetch_execution(&self, id: ExecutionId) -> Result<ExecutionDetail> {
         let query =
             ExecutionDetailQuery { page_size: PageLimit::MIN, ..ExecutionDetailQuery::default() };
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.queries.execution_detail(CallContext::server(), id, query).await?
-            }
-            Self::Remote(client) => client.get_execution(id, &query).await?,
-        })
+        call_target!(self, queries.execution_detail(id, query), get_execution(id, &query))
     }
 
     /// Fetches a page of the log of a run.
@@ -93,22 +89,12 @@ impl Target {
         id: ExecutionId,
         query: EventsQuery,
     ) -> Result<EventPage> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.queries.list_events(CallContext::server(), id, query).await?
-            }
-            Self::Remote(client) => client.list_events(id, &query).await?,
-        })
+        call_target!(self, queries.list_events(id, query), list_events(id, &query))
     }
 
     /// Fetches data that a log contains by reference.
     pub(crate) async fn resolve_reference(&self, reference: &str) -> Result<Json> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.results.resolve_result(CallContext::server(), reference).await?
-            }
-            Self::Remote(client) => client.resolve_result(reference).await?,
-        })
+        call_target!(self, results.resolve_result(reference), resolve_result(reference))
     }
 
     /// Explains why a run waits or failed.
@@ -117,12 +103,7 @@ impl Target {
         id: ExecutionId,
         query: ExplainQuery,
     ) -> Result<ExecutionExplanation> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.queries.explain_execution(CallContext::server(), id, query).await?
-            }
-            Self::Remote(client) => client.explain_execution(id, &query).await?,
-        })
+        call_target!(self, queries.explain_execution(id, query), explain_execution(id, &query))
     }
 
     /// Fetches a page of definitions.
@@ -130,24 +111,14 @@ impl Target {
         &self,
         request: CatalogListRequest,
     ) -> Result<CatalogList> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.catalog.list_definitions(CallContext::server(), request).await?
-            }
-            Self::Remote(client) => client.catalog_list(&request).await?,
-        })
+        call_target!(self, catalog.list_definitions(request), catalog_list(&request))
     }
 
     pub(crate) async fn find_definition(
         &self,
         request: CatalogResourceRequest,
     ) -> Result<CatalogResource> {
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime.catalog.catalog_item(CallContext::server(), request).await?
-            }
-            Self::Remote(client) => client.catalog_resource(&request).await?,
-        })
+        call_target!(self, catalog.catalog_item(request), catalog_resource(&request))
     }
 
     /// Fetches a page of the versions of a definition, newest first.
@@ -157,15 +128,11 @@ impl Target {
         cursor: Option<Text>,
     ) -> Result<CatalogList> {
         let limit = PageLimit::MAX;
-        Ok(match self {
-            Self::Local(runtime) => {
-                runtime
-                    .catalog
-                    .definition_versions(CallContext::server(), path, limit, cursor)
-                    .await?
-            }
-            Self::Remote(client) => client.catalog_versions(&path, limit, cursor.as_ref()).await?,
-        })
+        call_target!(
+            self,
+            catalog.definition_versions(path, limit, cursor),
+            catalog_versions(&path, limit, cursor.as_ref())
+        )
     }
 
     /// Cancels a run. A run that has already ended is not an error.
