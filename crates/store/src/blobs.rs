@@ -11,6 +11,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,16 @@ const BLOB_GRACE_PERIOD: Millis = Millis::from_secs(3_600);
 
 /// The folder for files that are being written or deleted.
 const ASIDE_FOLDER: &str = "aside";
+
+/// Mode of a file that only its owner can access.
+pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
+/// Mode of a folder that only its owner can access.
+const PRIVATE_FOLDER_MODE: u32 = 0o700;
+
+/// Creates a folder, and the missing ones above it, that only its owner can access.
+fn create_private_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER_MODE).create(folder)
+}
 
 /// A folder of blob files.
 #[derive(Debug, Clone)]
@@ -63,7 +74,7 @@ struct WrongDigest(Digest);
 impl BlobFolder {
     /// Opens a folder and creates it if it does not exist.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder.join(ASIDE_FOLDER)).map_err(StoreError::fatal)?;
+        create_private_folder(&folder.join(ASIDE_FOLDER)).map_err(StoreError::fatal)?;
         sync_folder(folder).map_err(StoreError::fatal)?;
         Ok(Self {
             inner: Arc::new(BlobFolderInner {
@@ -228,7 +239,7 @@ impl BlobFolderInner {
         }
         let shard = self.shard_folder(key);
         if !shard.try_exists()? {
-            fs::create_dir_all(&shard)?;
+            create_private_folder(&shard)?;
             sync_folder(&self.folder)?;
         }
         let temporary = self.write_temporary(key, bytes, now)?;
@@ -241,7 +252,12 @@ impl BlobFolderInner {
             let number = self.temporary_counter.fetch_add(1, Ordering::Relaxed);
             let name = format!("{key}.{}.{number}", std::process::id());
             let path = self.folder.join(ASIDE_FOLDER).join(name);
-            let mut file = match File::options().write(true).create_new(true).open(&path) {
+            let mut file = match File::options()
+                .write(true)
+                .create_new(true)
+                .mode(PRIVATE_FILE_MODE)
+                .open(&path)
+            {
                 Ok(file) => file,
                 // Left by a process with the same process id, or written by a process on another
                 // host.

@@ -113,6 +113,9 @@ async fn serve_until_stopped(
     };
     let store = location.open_exclusive_store(describe_holder).await?;
     warn_missing_log_privileges(&*store, location).await?;
+    for warning in location.permission_warnings() {
+        tracing::warn!("{warning}");
+    }
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}", bound.public);
     let endpoint = roles::ServerEndpoint { url: &url, requires_tokens: !settings.is_dev };

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,7 +52,19 @@ fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>>
         Error::failed(format!("cannot use the encryption key in '{name}': {error}"))
     };
     let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
+        Ok(text) => {
+            let mode = fs::metadata(&path).map_err(unusable)?.mode();
+            if mode & 0o007 != 0 {
+                let mode = mode & 0o777;
+                let text = format!(
+                    "every user of this machine can access the encryption key '{name}' (mode {mode:04o})"
+                );
+                return Err(Error::failed(text).with_help(format!(
+                    "run: chmod 600 '{name}'; if others may have read the key, replace it too"
+                )));
+            }
+            text
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound && may_create => {
             create_key_file(&path).map_err(unusable)?
         }

@@ -1,7 +1,8 @@
 //! Lock file next to the database that identifies the server that uses it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,9 @@ impl ServerLockFile {
         let path = lock_file_path(database);
         let temp_path = path.with_extension(format!("{}.tmp", self.pid));
         let text = serde_json::to_vec(self).map_err(io::Error::other)?;
-        fs::write(&temp_path, text)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&temp_path)?.write_all(&text)?;
         fs::rename(&temp_path, &path)?;
         Ok(LockFileGuard(path))
     }

@@ -1,6 +1,7 @@
 //! Location of the store, as configured, and opening it.
 
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,9 @@ const WRITER_CONNECTIONS: u32 = 2;
 /// Configured location of the store.
 #[derive(Debug, Clone)]
 pub(crate) enum StoreLocation {
-    /// A database file. `is_default` is true if every command uses it by default.
-    File { path: PathBuf, is_default: bool },
+    /// A database file. `is_default` is true if every command uses it by default, and
+    /// `dir_is_private` if its directory is the data directory, which holds nothing else.
+    File { path: PathBuf, is_default: bool, dir_is_private: bool },
     /// A PostgreSQL database.
     Database(Box<DatabaseSettings>),
     /// Memory of this process.
@@ -74,7 +76,9 @@ impl StoreLocation {
         }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
         match config.get(&STORE)? {
-            Some(StoreChoice::Sqlite(path)) => Ok(Self::File { path, is_default: false }),
+            Some(StoreChoice::Sqlite(path)) => {
+                Ok(Self::File { path, is_default: false, dir_is_private: false })
+            }
             Some(StoreChoice::Memory) => Ok(Self::Memory),
             Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database_settings(config)?))),
             None if is_postgres => Ok(Self::Database(Box::new(database_settings(config)?))),
@@ -89,6 +93,7 @@ impl StoreLocation {
                     config.text_and_origin(&DATA_DIR.info).1,
                     SettingOrigin::Flag(_)
                 ),
+                dir_is_private: true,
             }),
         }
     }
@@ -108,6 +113,28 @@ impl StoreLocation {
             Self::File { path, .. } => Some(path),
             Self::Database(_) | Self::Memory => None,
         }
+    }
+
+    /// Warnings about files of the database that other users of the machine can access. NoETL
+    /// creates them private, but earlier files and copies may not be.
+    pub(crate) fn permission_warnings(&self) -> Vec<String> {
+        let Self::File { path, dir_is_private, .. } = self else {
+            return Vec::new();
+        };
+        let dir = path.parent().filter(|_| *dir_is_private).map(Path::to_owned);
+        let paths = dir.into_iter().map(|dir| (dir, "700"));
+        let paths = paths.chain(database_files(path).into_iter().map(|file| (file, "600")));
+        let warnings = paths.filter_map(|(path, mode)| {
+            let found = fs::metadata(&path).ok()?.mode() & 0o777;
+            let name = escape_control(&path.to_string_lossy());
+            (found & 0o077 != 0).then(|| {
+                format!(
+                    "other users of this machine can access '{name}' (mode {found:04o}); run: \
+                     chmod {mode} '{name}'"
+                )
+            })
+        });
+        warnings.collect()
     }
 
     /// True if a separate role is configured as the owner of the tables.
@@ -382,11 +409,7 @@ fn database_files(database: &Path) -> Vec<PathBuf> {
 
 /// Creates a directory that only its owner can access, since logs contain the data of playbooks.
 fn create_private_dir(dir: &Path) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::blobs::PRIVATE_FILE_MODE;
 
 /// Error that prevents the use of a database file at its path.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,7 @@ pub(super) fn lock_database_file(database: &Path) -> Result<File, FileLockError>
         .truncate(false)
         .read(true)
         .write(true)
+        .mode(PRIVATE_FILE_MODE)
         .open(&path)
         .map_err(io)?;
     match file.try_lock() {

@@ -10,6 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::bind::{execute_cached, query_all, to_store_error};
+use super::open::create_private_file;
 use super::{SqliteStore, retention};
 use crate::error::StoreError;
 use crate::maintenance::MaintenanceStore;
@@ -36,12 +37,12 @@ fn check_integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
 /// A server that opens the copy continues from a different history than the original file, so a new
 /// log epoch starts in the copy.
 fn copy_database_file(from: &Path, to: &Path) -> Result<(), StoreError> {
-    if to.exists() {
+    let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(to_store_error)?;
+    if !create_private_file(to).map_err(StoreError::fatal)? {
         let text = format!("{} already exists", to.display());
         return Err(StoreError::fatal(text));
     }
-    let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(to_store_error)?;
     let mut copy = Connection::open(to).map_err(to_store_error)?;
     source.busy_timeout(BACKUP_BUSY_TIMEOUT).map_err(to_store_error)?;
     let backup = Backup::new(&source, &mut copy).map_err(to_store_error)?;

@@ -1,5 +1,8 @@
 //! Opens a file: takes the lock, applies the durability settings, and runs migrations.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use noetl_types::Digest;
@@ -11,7 +14,7 @@ use super::file_lock;
 use super::reader_pool::Readers;
 use super::writer::SqliteWriter;
 use super::{SqliteOptions, SqliteStore};
-use crate::blobs::BlobFolder;
+use crate::blobs::{BlobFolder, PRIVATE_FILE_MODE};
 use crate::error::StoreError;
 use crate::migration::{
     AppliedMigrations, OLDEST_COMPATIBLE_VERSION, SQLITE_MIGRATIONS, SchemaStatus,
@@ -52,6 +55,7 @@ pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreEr
     check_sqlite_version(rusqlite::version_number(), rusqlite::version())
         .map_err(StoreError::fatal)?;
     let lock = file_lock::lock_database_file(&options.path).map_err(StoreError::fatal)?;
+    create_private_file(&options.path).map_err(StoreError::fatal)?;
     let mut write_connection =
         open_connection(&options.path, OpenFlags::default(), WRITER_CACHE_SIZE)?;
     apply_durability_settings(&write_connection)?;
@@ -64,6 +68,16 @@ pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreEr
         path: Some(options.path.clone()),
         _lock: Some(lock),
     })
+}
+
+/// Creates an empty file that only its owner can access, unless it exists. SQLite gives the files
+/// next to a database the mode of the database file. Returns `false` if the file exists.
+pub(super) fn create_private_file(path: &Path) -> io::Result<bool> {
+    match File::options().write(true).create_new(true).mode(PRIVATE_FILE_MODE).open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Creates an empty database in memory.

@@ -686,3 +686,36 @@ async fn missing_tables_are_reported() {
     let missing: Vec<_> = tables.iter().filter(|(_, exists)| !**exists).collect();
     assert_eq!(missing, [(&"keychain", &false)]);
 }
+
+/// Files of the store, also those that SQLite creates, are private whatever the umask is.
+#[tokio::test]
+async fn files_are_readable_only_by_owner() {
+    use std::os::unix::fs::MetadataExt as _;
+    let database = TempDatabase::new();
+    let folder = database.folder.path();
+    let mut options = SqliteOptions::new(folder.join("noetl.db"));
+    options.blob_folder = Some(folder.join("blobs"));
+    let store = SqliteStore::open(&options).unwrap();
+    let run = TestExecution::create_started(&store, 1).await;
+    let large = vec![b'x'; crate::MIN_BLOB_BYTES + 1];
+    store.put_result(result_put(run.id, new_result(1, &large))).await.unwrap();
+    store.write_backup(&folder.join("copy.db")).await.unwrap();
+    let mut folders = vec![folder.to_owned()];
+    let mut names = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert_eq!(metadata.mode() & 0o077, 0, "{}", path.display());
+            if metadata.is_dir() {
+                folders.push(path);
+            } else {
+                names.push(path.file_name().unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    for name in ["noetl.db", "noetl.db-wal", "noetl.db-shm", "noetl.db.lock", "copy.db"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    assert_eq!(names.len(), 6, "{names:?}");
+}

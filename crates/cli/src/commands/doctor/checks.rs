@@ -93,7 +93,10 @@ fn check_data_dir(location: &StoreLocation) -> CheckFinding {
     let probe = dir.join(format!(".noetl-doctor-{}", std::process::id()));
     let result = fs::write(&probe, b"x").and_then(|()| fs::remove_file(&probe));
     match result {
-        Ok(()) => ok("data directory", name),
+        Ok(()) => match location.permission_warnings().as_slice() {
+            [] => ok("data directory", name),
+            warnings => warning("data directory", warnings.join("; ")),
+        },
         Err(error) => {
             let text = format!("{name} is not writable: {}", error.kind());
             failed("data directory", text)
