@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{KeychainId, TenantId};
+use noetl_types::{KeychainId, TenantId, Text};
 
 use crate::error::StoreError;
 use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
@@ -39,7 +39,23 @@ pub trait KeychainStore {
 
     /// Counts the secrets of all tenants by the key that wraps them.
     async fn count_secrets_by_key(&self) -> Result<KeyCounts, StoreError>;
+
+    /// Returns the stored key check: a known value, sealed with the encryption key. If there is
+    /// none, stores `fresh`. Concurrent callers all get the same value.
+    async fn get_or_init_key_check(&self, fresh: Option<Text>) -> Result<Option<Text>, StoreError>;
+
+    /// Replaces the key check. Returns `false` if `old` is not the stored one.
+    async fn replace_key_check(&self, old: Text, new: Text) -> Result<bool, StoreError>;
 }
+
+static INSERT_KEY_CHECK: Statement =
+    Statement::new("INSERT INTO meta (key, value) VALUES ('key_check', $1) ON CONFLICT DO NOTHING");
+
+static SELECT_KEY_CHECK: Statement =
+    Statement::new("SELECT value FROM meta WHERE key = 'key_check'");
+
+static REPLACE_KEY_CHECK: Statement =
+    Statement::new("UPDATE meta SET value = $2 WHERE key = 'key_check' AND value = $1");
 
 static INSERT_ENTRY: Statement = Statement::insert(&KEYCHAIN, "ON CONFLICT DO NOTHING");
 
@@ -117,5 +133,18 @@ impl<D: Database> KeychainStore for D {
             credentials: self.query(&COUNT_CREDENTIALS_BY_KEY, vec![]).await?.into_iter().collect(),
             keychain: self.query(&COUNT_ENTRIES_BY_KEY, vec![]).await?.into_iter().collect(),
         })
+    }
+
+    async fn get_or_init_key_check(&self, fresh: Option<Text>) -> Result<Option<Text>, StoreError> {
+        if let Some(fresh) = fresh {
+            self.execute(Durability::Synced, &INSERT_KEY_CHECK, cells![fresh]).await?;
+        }
+        let found: Option<(Text,)> = self.query_first(&SELECT_KEY_CHECK, vec![]).await?;
+        Ok(found.map(|(sealed,)| sealed))
+    }
+
+    async fn replace_key_check(&self, old: Text, new: Text) -> Result<bool, StoreError> {
+        let params = cells![old, new];
+        Ok(self.execute(Durability::Synced, &REPLACE_KEY_CHECK, params).await? > 0)
     }
 }

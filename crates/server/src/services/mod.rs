@@ -131,6 +131,7 @@ impl ControlPlane {
         let instance = Text::from(format!("{}-{instance_id:016x}", settings.server_name));
         let (machine_id, now) = (settings.machine_id, clock.now());
         let ids = IdAllocator::acquire_lease(Arc::clone(&store), instance, machine_id, now).await?;
+        credentials::key_check::verify_encryption_key(&*store, settings.keys.as_deref()).await?;
         let (messaging, notifications) = match &settings.nats {
             Some(nats) => NatsMessaging::open(nats)
                 .await

@@ -350,6 +350,9 @@ faulty_store! {
         DeleteKeychainEntry: delete_keychain_entry(tenant_id: &TenantId, cache_key: &str)
             -> Result<bool, StoreError>;
         CountSecretsByKey: count_secrets_by_key() -> Result<KeyCounts, StoreError>;
+        GetOrInitKeyCheck: get_or_init_key_check(fresh: Option<Text>)
+            -> Result<Option<Text>, StoreError>;
+        ReplaceKeyCheck: replace_key_check(old: Text, new: Text) -> Result<bool, StoreError>;
     }
     IdentityStore {} {
         PutToken: put_token(token: ApiToken) -> Result<bool, StoreError>;

@@ -310,6 +310,8 @@ async fn call_keychain_methods(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.list_keychain_entries(all, page).await.map(drop),
         store.delete_keychain_entry(&tenant, "k").await.map(drop),
         store.count_secrets_by_key().await.map(drop),
+        store.get_or_init_key_check(Some("sealed".into())).await.map(drop),
+        store.replace_key_check("sealed".into(), "resealed".into()).await.map(drop),
     ]
 }
 

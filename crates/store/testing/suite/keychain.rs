@@ -108,3 +108,14 @@ pub(crate) async fn keychain_entries_are_listed_by_page(fixture: &StoreFixture) 
     assert_eq!(counts.keychain, expected.into_iter().collect());
     assert!(counts.credentials.is_empty());
 }
+
+pub(crate) async fn key_check_is_stored_once_and_replaced(fixture: &StoreFixture) {
+    let store = &fixture.store;
+    assert_eq!(store.get_or_init_key_check(None).await.unwrap(), None);
+    let first = store.get_or_init_key_check(Some("first".into())).await.unwrap();
+    let second = store.get_or_init_key_check(Some("second".into())).await.unwrap();
+    assert_eq!((first.as_deref(), second.as_deref()), (Some("first"), Some("first")));
+    assert!(!store.replace_key_check("second".into(), "third".into()).await.unwrap());
+    assert!(store.replace_key_check("first".into(), "third".into()).await.unwrap());
+    assert_eq!(store.get_or_init_key_check(None).await.unwrap().as_deref(), Some("third"));
+}

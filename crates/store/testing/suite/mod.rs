@@ -120,6 +120,7 @@ macro_rules! store_suite {
             credential: credentials_are_listed_and_deleted,
             keychain: keychain_replace_requires_current_version,
             keychain: keychain_entries_are_listed_by_page,
+            keychain: key_check_is_stored_once_and_replaced,
             append: refuses_stale_duplicate_and_unknown_appends,
             append: invalid_appends_are_refused,
             append: one_of_racing_appends_wins,

@@ -397,3 +397,49 @@ fn dev_and_run_serve_no_worker_metrics() {
     assert_eq!(code, 0, "{err}");
     assert!(!out.contains("Metrics on"), "{out}");
 }
+
+/// Starts a server that is expected to refuse, and returns its error output.
+fn refused_server_output(dir: &TestDir, env: &[(&str, &str)]) -> String {
+    let mut command = isolated_command(dir, &["server", "--port", "0"]);
+    let output: CommandOutput = command.envs(env.iter().copied()).output().unwrap().into();
+    assert_ne!(output.code, 0, "{}", output.err);
+    output.err
+}
+
+#[test]
+fn server_with_wrong_key_does_not_start() {
+    let dir = TestDir::new("wrong_key");
+    let (server, _) = start_listening(&dir, &["server", "--port", "0"]);
+    server.send_interrupt();
+    server.wait_for_exit();
+    let other = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let err = refused_server_output(&dir, &[("NOETL_ENCRYPTION_KEY", other)]);
+    assert!(err.contains("add it to NOETL_ENCRYPTION_KEYS_OLD"), "{err}");
+    assert!(!err.contains(other), "{err}");
+    // The control: the key that the first server created opens the database.
+    let (_server, url) = start_listening(&dir, &["server", "--port", "0"]);
+    assert!(http_get(&url, "/livez").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn server_checks_permissions_of_its_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = TestDir::new("permissions");
+    let (server, _) = start_listening(&dir, &["server", "--port", "0"]);
+    server.send_interrupt();
+    let (_, _, err) = server.wait_for_exit();
+    assert!(!err.contains("chmod"), "{err}");
+    let set_mode = |name: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path(name), permissions).unwrap();
+    };
+    set_mode("data/noetl.db", 0o640);
+    let (server, _) = start_listening(&dir, &["server", "--port", "0"]);
+    server.send_interrupt();
+    let (_, _, err) = server.wait_for_exit();
+    assert!(err.contains("(mode 0640); run: chmod 600 "), "{err}");
+    set_mode("data/noetl.key", 0o644);
+    let err = refused_server_output(&dir, &[]);
+    assert!(err.contains("every user of this machine can access the encryption key"), "{err}");
+    assert!(err.contains("run: chmod 600 "), "{err}");
+}

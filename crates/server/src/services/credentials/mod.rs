@@ -1,5 +1,6 @@
 //! Credentials: encrypted before they are stored, decrypted for authorized callers.
 
+pub(crate) mod key_check;
 pub(crate) mod references;
 mod rotation;
 

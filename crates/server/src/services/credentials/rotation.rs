@@ -15,6 +15,7 @@ use noetl_types::{Json, TenantId, Text};
 use crate::access::CallContext;
 use crate::crypto::{KeyRing, RecordBinding};
 use crate::error::Result;
+use crate::services::credentials::key_check::verify_encryption_key;
 use crate::services::credentials::{
     crypto_failure, wrapped_secret_from_json, wrapped_secret_to_json,
 };
@@ -55,6 +56,7 @@ impl Credentials {
         request: RotationRequest,
     ) -> Result<WalletRotation> {
         let keys = self.infra.settings.encryption_keys()?;
+        verify_encryption_key(self.infra.store(), Some(keys)).await?;
         ctx.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
         // Each table is counted when it is done, because the next one may fail.
         let metrics = &self.infra.metrics.secrets;

@@ -1,0 +1,120 @@
+//! Check that a process has the encryption key of its database.
+//!
+//! The database holds a known value, sealed with the encryption key. A process that cannot open it
+//! would store secrets that the other servers cannot read, so it does not start.
+
+use noetl_store::Store;
+use noetl_types::{ErrorCode, TenantId, Text};
+
+use super::crypto_failure;
+use crate::crypto::{CryptoError, KeyRing, RecordBinding, WrappedSecret};
+use crate::error::{Result, RuntimeError};
+
+const KNOWN_VALUE: &[u8] = b"noetl key check";
+
+/// Verifies that the keys open the key check of the database, and seals it with the current key.
+/// The first process that has a key writes the key check.
+pub(crate) async fn verify_encryption_key(store: &dyn Store, keys: Option<&KeyRing>) -> Result<()> {
+    let tenant_id = TenantId::default();
+    let binding = RecordBinding {
+        tenant_id: &tenant_id,
+        table: "meta",
+        record: 0,
+        key: Some("key_check"),
+        version: 0,
+    };
+    let failure = |error: CryptoError| crypto_failure(&error);
+    let fresh = match keys {
+        Some(keys) => {
+            let sealed = keys.wrap_secret(&binding, KNOWN_VALUE).map_err(failure)?;
+            Some(to_text(&sealed)?)
+        }
+        None => None,
+    };
+    let Some(stored) = store.get_or_init_key_check(fresh).await? else {
+        return Ok(());
+    };
+    let sealed: WrappedSecret =
+        serde_json::from_str(&stored).map_err(|_| failure(CryptoError::UnknownFormat))?;
+    let Some(keys) = keys else {
+        let text = format!(
+            "the secrets of this database are encrypted with the key {}, and this process has no \
+             encryption key; set NOETL_ENCRYPTION_KEY to that key",
+            sealed.kid()
+        );
+        return Err(RuntimeError::refused(ErrorCode::NotReady, text));
+    };
+    keys.unwrap_secret(&binding, &sealed).map_err(|error| wrong_key(keys, &error))?;
+    if let Some(resealed) = keys.rewrap_secret(&binding, &sealed).map_err(failure)? {
+        // If another process replaced it meanwhile, both sealed the same value.
+        store.replace_key_check(stored, to_text(&resealed)?).await?;
+    }
+    Ok(())
+}
+
+fn to_text(sealed: &WrappedSecret) -> Result<Text> {
+    let text = serde_json::to_string(sealed);
+    text.map(Text::from).map_err(|_| crypto_failure(&CryptoError::EncryptFailed))
+}
+
+fn wrong_key(keys: &KeyRing, error: &CryptoError) -> RuntimeError {
+    let current = keys.current().kid();
+    let text = match error {
+        CryptoError::MissingKey(kid) => format!(
+            "the secrets of this database are encrypted with the key {kid}, but this process has \
+             the key {current}; set NOETL_ENCRYPTION_KEY (for a database file: the file with the \
+             extension .key next to it) to that key, or add it to NOETL_ENCRYPTION_KEYS_OLD"
+        ),
+        error => format!("the key check of this database cannot be opened: {error}"),
+    };
+    RuntimeError::refused(ErrorCode::NotReady, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_store::SqliteStore;
+
+    use super::*;
+    use crate::crypto::EncryptionKey;
+
+    fn new_key() -> String {
+        EncryptionKey::generate_base64().unwrap()
+    }
+
+    fn ring(current: &str, old: &[&str]) -> KeyRing {
+        let key = |text: &str| EncryptionKey::from_base64(text).unwrap();
+        KeyRing::new(key(current), old.iter().map(|text| key(text)).collect())
+    }
+
+    #[tokio::test]
+    async fn wrong_and_missing_keys_are_refused() {
+        let (key, other) = (new_key(), new_key());
+        let store = SqliteStore::in_memory().unwrap();
+        verify_encryption_key(&store, None).await.unwrap();
+        verify_encryption_key(&store, Some(&ring(&key, &[]))).await.unwrap();
+        verify_encryption_key(&store, Some(&ring(&key, &[]))).await.unwrap();
+        let refused = verify_encryption_key(&store, Some(&ring(&other, &[]))).await.unwrap_err();
+        assert!(refused.to_string().contains("NOETL_ENCRYPTION_KEYS_OLD"), "{refused}");
+        let refused = verify_encryption_key(&store, None).await.unwrap_err();
+        assert!(refused.to_string().contains("set NOETL_ENCRYPTION_KEY"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn rotation_moves_check_to_current_key() {
+        let (first, second) = (new_key(), new_key());
+        let store = SqliteStore::in_memory().unwrap();
+        verify_encryption_key(&store, Some(&ring(&first, &[]))).await.unwrap();
+        verify_encryption_key(&store, Some(&ring(&second, &[&first]))).await.unwrap();
+        // The earlier key is no longer needed, and no longer sufficient.
+        verify_encryption_key(&store, Some(&ring(&second, &[]))).await.unwrap();
+        verify_encryption_key(&store, Some(&ring(&first, &[]))).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn changed_check_is_refused() {
+        let key = new_key();
+        let store = SqliteStore::in_memory().unwrap();
+        store.get_or_init_key_check(Some("{}".into())).await.unwrap();
+        verify_encryption_key(&store, Some(&ring(&key, &[]))).await.unwrap_err();
+    }
+}
