@@ -72,6 +72,14 @@ impl NatsServer {
         Err(NatsMissing::NotStarted { log })
     }
 
+    /// Starts a server that requires a user and a password, which the address contains.
+    pub fn start_with_login(user: &str, password: &str) -> Result<Self, NatsMissing> {
+        let login = format!("authorization: {{ user: {user:?}, password: {password:?} }}");
+        let mut server = Self::start_with_config(&login)?;
+        server.url = server.url.replace("nats://", &format!("nats://{user}:{password}@"));
+        Ok(server)
+    }
+
     /// Kills the server with SIGKILL. Its data is kept.
     pub fn kill_server(&mut self) -> io::Result<()> {
         self.supervisor.send_line("kill")?;
@@ -83,7 +91,7 @@ impl NatsServer {
     /// responds.
     pub fn restart_server(&mut self) -> io::Result<()> {
         self.supervisor.send_line("start")?;
-        let address = self.url.trim_start_matches("nats://").to_owned();
+        let address = self.url.rsplit(['/', '@']).next().unwrap_or_default().to_owned();
         wait_until(|| sends_info(&address))
     }
 

@@ -5,6 +5,7 @@
 
 mod encodings;
 mod execution_secrets;
+mod numbers;
 mod patterns;
 mod public_fields;
 
@@ -15,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::{Json, JsonMap, TaskError, Text};
 pub use execution_secrets::ExecutionSecretRegistry;
 use execution_secrets::ExecutionSecretSet;
+use numbers::NumberKey;
 use parking_lot::Mutex;
 use patterns::SecretPatterns;
 pub use public_fields::secret_fields;
@@ -23,6 +25,8 @@ pub use public_fields::secret_fields;
 pub const REDACTED: &str = "[REDACTED]";
 /// Minimum characters of a secret. Shorter values would match everywhere, so they are not redacted.
 pub const MIN_SECRET_CHARS: usize = 6;
+/// Minimum digits of a number that a template made from a secret.
+const MIN_DERIVED_DIGITS: usize = 4;
 /// Approximate bytes of overhead per stored secret.
 const SECRET_OVERHEAD_BYTES: usize = 64;
 
@@ -31,6 +35,8 @@ const SECRET_OVERHEAD_BYTES: usize = 64;
 pub struct SecretSet {
     /// The values, and the single lines of multi-line values.
     texts: Arc<BTreeSet<Arc<str>>>,
+    /// The numbers that are secret themselves or that the values can be read as.
+    numbers: Arc<BTreeSet<NumberKey>>,
     /// Total bytes of the values.
     bytes: usize,
     /// True if only whole secrets are redacted, not truncated ones.
@@ -45,6 +51,7 @@ impl Clone for SecretSet {
     fn clone(&self) -> Self {
         Self {
             texts: Arc::clone(&self.texts),
+            numbers: Arc::clone(&self.numbers),
             bytes: self.bytes,
             only_whole: self.only_whole,
             patterns: OnceLock::new(),
@@ -66,23 +73,52 @@ impl SecretLimits {
 impl SecretSet {
     /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.texts.is_empty() && self.numbers.is_empty()
     }
 
-    /// Adds every string in a value. Numbers are added as their digits.
+    /// Adds every string and number in a value.
     pub fn add(&mut self, value: &Json) {
         self.add_limited(value, SecretLimits::UNLIMITED);
     }
 
-    /// Adds every string in a value, up to the limits.
+    /// Adds every string and number in a value, up to the limits.
     fn add_limited(&mut self, value: &Json, limits: SecretLimits) {
         match value {
             Json::Str(text) => self.add_text_limited(text, limits),
-            Json::Int(number) => self.add_text_limited(&number.to_string(), limits),
-            Json::UInt(number) => self.add_text_limited(&number.to_string(), limits),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+                let text = value.to_string();
+                if numbers::is_distinctive(&text) {
+                    self.add_number(&text, limits);
+                }
+                self.add_text_limited(&text, limits);
+            }
             Json::List(items) => items.iter().for_each(|item| self.add_limited(item, limits)),
             Json::Map(fields) => fields.values().for_each(|field| self.add_limited(field, limits)),
-            Json::Null | Json::Bool(_) | Json::Float(_) => {}
+            Json::Null | Json::Bool(_) => {}
+        }
+    }
+
+    /// Adds what a template made from a secret. Its numbers are added from four digits on.
+    fn add_derived(&mut self, value: &Json) {
+        match value {
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+                let text = value.to_string();
+                if numbers::count_digits(&text) >= MIN_DERIVED_DIGITS {
+                    self.add_number(&text, SecretLimits::UNLIMITED);
+                }
+            }
+            Json::List(items) => items.iter().for_each(|item| self.add_derived(item)),
+            Json::Map(fields) => fields.values().for_each(|field| self.add_derived(field)),
+            Json::Null | Json::Bool(_) | Json::Str(_) => {}
+        }
+        self.add(value);
+    }
+
+    fn add_number(&mut self, text: &str, limits: SecretLimits) {
+        for number in numbers::read_numbers(text) {
+            if self.numbers.len() < limits.texts && !self.numbers.contains(&number) {
+                Arc::make_mut(&mut self.numbers).insert(number);
+            }
         }
     }
 
@@ -99,7 +135,15 @@ impl SecretSet {
                 && self.bytes.saturating_add(part.len()) <= limits.bytes;
             if has_room && part.chars().nth(MIN_SECRET_CHARS - 1).is_some() {
                 self.add_part(Arc::from(part));
+                self.add_number(part, limits);
             }
+        }
+        // A program that reads `00123456` or `1234.50` as a number prints it in another form.
+        let plain = numbers::plain_form(text.trim());
+        if let Some(plain) = plain.filter(|plain| plain.len() >= MIN_SECRET_CHARS)
+            && self.texts.len() < limits.texts
+        {
+            self.add_part(Arc::from(plain));
         }
     }
 
@@ -114,7 +158,8 @@ impl SecretSet {
 
     /// Returns the approximate memory of the values in bytes.
     fn memory_bytes(&self) -> usize {
-        let overhead = self.texts.len().saturating_mul(SECRET_OVERHEAD_BYTES);
+        let entries = self.texts.len().saturating_add(self.numbers.len());
+        let overhead = entries.saturating_mul(SECRET_OVERHEAD_BYTES);
         self.bytes.saturating_add(overhead)
     }
 
@@ -122,9 +167,13 @@ impl SecretSet {
     pub fn extend(&mut self, others: &Self) {
         if self.is_empty() {
             self.texts = Arc::clone(&others.texts);
+            self.numbers = Arc::clone(&others.numbers);
             self.bytes = others.bytes;
             self.patterns = OnceLock::new();
             return;
+        }
+        if !others.numbers.is_subset(&self.numbers) {
+            Arc::make_mut(&mut self.numbers).extend(&*others.numbers);
         }
         for part in &*others.texts {
             self.add_part(Arc::clone(part));
@@ -142,7 +191,7 @@ impl SecretSet {
 
     /// Returns the redacted text, or `None` if the text contains no secret.
     pub fn redact_text(&self, text: &str) -> Option<String> {
-        if self.is_empty() {
+        if self.texts.is_empty() {
             return None;
         }
         let patterns = self.patterns.get_or_init(|| SecretPatterns::from_secrets(&self.texts));
@@ -171,8 +220,7 @@ impl SecretSet {
                 Some(redacted) => Json::from(redacted),
                 None => Json::Str(text),
             },
-            Json::Int(number) => self.redact_number(&number.to_string(), Json::Int(number)),
-            Json::UInt(number) => self.redact_number(&number.to_string(), Json::UInt(number)),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => self.redact_number(value),
             Json::List(items) => {
                 Json::list(items.iter().map(|item| self.redact_json(item.clone())))
             }
@@ -184,7 +232,7 @@ impl SecretSet {
                 };
                 Json::object(fields.iter().map(field))
             }
-            Json::Null | Json::Bool(_) | Json::Float(_) => value,
+            Json::Null | Json::Bool(_) => value,
         }
     }
 
@@ -210,8 +258,12 @@ impl SecretSet {
         fields.map(|(name, value)| (name, self.redact_json(value))).collect()
     }
 
-    fn redact_number(&self, digits: &str, value: Json) -> Json {
-        self.redact_text(digits).map_or(value, Json::from)
+    fn redact_number(&self, value: Json) -> Json {
+        let text = value.to_string();
+        if numbers::read_numbers(&text).any(|number| self.numbers.contains(&number)) {
+            return Json::from(REDACTED);
+        }
+        self.redact_text(&text).map_or(value, Json::from)
     }
 }
 
@@ -227,6 +279,11 @@ impl SharedSecretSet {
     /// Adds every string in a value.
     pub fn add(&self, value: &Json) {
         self.own.lock().add(value);
+    }
+
+    /// Adds what a template made from a secret.
+    pub fn add_derived(&self, value: &Json) {
+        self.own.lock().add_derived(value);
     }
 
     /// Adds the secret fields of a credential, for everything that runs for the execution. The type

@@ -10,7 +10,11 @@ use noetl_api::ClientSettings;
 use noetl_api::client::{BearerToken, ClientCertificate};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::table::{
     DEBUG, LOG, LOG_FORMAT, THREADS, TLS_CA, TLS_CLIENT_CERT, TLS_CLIENT_KEY, TOKEN,
@@ -52,20 +56,30 @@ pub(crate) fn process_error(error: &io::Error) -> Error {
 /// Starts logging to standard error.
 pub(crate) fn start_logging(config: &Config, err: &OutputStream<'_>) -> Result<()> {
     let filter = EnvFilter::builder().parse_lossy(log_filter(config)?);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level())));
+    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let is_json = match config.value(&LOG_FORMAT)? {
         LogFormat::Auto => !err.is_terminal(),
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
     let result = if is_json {
-        builder.json().flatten_event(true).with_span_list(false).with_ansi(false).try_init()
+        let layer = layer.json().flatten_event(true).with_span_list(false).with_ansi(false);
+        subscriber.with(layer).try_init()
     } else {
-        builder.with_ansi(err.paint().is_on()).with_target(false).try_init()
+        subscriber.with(layer.with_ansi(err.paint().is_on()).with_target(false)).try_init()
     };
     // An error means that logging was already started, which is fine.
     drop(result);
     Ok(())
+}
+
+/// True if a line may be logged at all. Below `warn`, libraries log what they send and receive, and
+/// addresses with passwords: async-nats logs every message and its `CONNECT`.
+fn may_be_logged(target: &str, level: Level) -> bool {
+    target.starts_with("noetl") || level <= Level::WARN
 }
 
 /// Log filter with `NOETL_DEBUG`.
@@ -183,6 +197,20 @@ fn read_setting_file(config: &Config, setting: &Setting<PathBuf>) -> Result<Opti
 mod tests {
     use super::*;
     use crate::config::GivenSettings;
+
+    #[test]
+    fn libraries_log_only_warnings() {
+        for (target, level, is_logged) in [
+            ("noetl_server::driver", Level::TRACE, true),
+            ("noetl", Level::DEBUG, true),
+            ("async_nats::connector", Level::DEBUG, false),
+            ("async_nats::connection", Level::INFO, false),
+            ("async_nats", Level::WARN, true),
+            ("tokio_postgres", Level::ERROR, true),
+        ] {
+            assert_eq!(may_be_logged(target, level), is_logged, "{target} {level}");
+        }
+    }
 
     #[test]
     fn debug_flag_yields_to_explicit_filter() {

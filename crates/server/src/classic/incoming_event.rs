@@ -64,7 +64,21 @@ impl IncomingEvent {
     pub(crate) fn redact_secrets(mut self, secrets: &SecretSet) -> Self {
         let body = &mut self.body;
         body.payload = secrets.redact_json(std::mem::take(&mut body.payload));
-        body.meta = body.meta.take().map(|meta| secrets.redact_fields(meta));
+        let meta = body.meta.take().map(|meta| secrets.redact_json(Json::from(meta)));
+        body.meta = meta.and_then(|meta| meta.as_map().cloned());
+        let redact = |text: &mut Option<Text>| {
+            if let Some(redacted) = text.as_deref().and_then(|text| secrets.redact_text(text)) {
+                *text = Some(Text::from(redacted));
+            }
+        };
+        redact(&mut body.result_uri);
+        if let Some(ids) = &mut body.event_ids {
+            ids.iter_mut().for_each(|id| *id = secrets.redact_json(std::mem::take(id)));
+        }
+        // The step of a command event must be the one in the playbook.
+        if self.command_event_type().is_none() {
+            redact(&mut self.body.step);
+        }
         self
     }
 

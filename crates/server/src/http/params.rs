@@ -15,6 +15,8 @@ use super::request_context::AppState;
 /// Header with the idempotency key of a request.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// Length of the version, the two ids and the flags of a `traceparent`.
+const TRACEPARENT_BYTES: usize = 55;
 /// Maximum length of a `tracestate` header.
 const MAX_TRACESTATE_BYTES: usize = 512;
 
@@ -70,8 +72,10 @@ impl FromRequestParts<AppState> for TraceHeaders {
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
         let text = |name: &str| parts.headers.get(name)?.to_str().ok();
-        // An invalid `traceparent` is ignored, as the W3C standard requires.
+        // An invalid `traceparent` is ignored, as the W3C standard requires, and so are the parts
+        // that later versions append.
         let parent = text("traceparent").filter(|text| TraceContext::parse(text).is_some());
+        let parent = parent.map(|text| text.get(..TRACEPARENT_BYTES).unwrap_or(text));
         Ok(Self(parent.map(|parent| {
             let state = text("tracestate").filter(|text| text.len() <= MAX_TRACESTATE_BYTES);
             let state = state.map(|state| ("tracestate", Json::from(state)));

@@ -114,12 +114,15 @@ impl Results {
         if request.name.is_empty() || request.name.len() > 255 {
             return Err(RuntimeError::invalid("the name of a result must have 1 to 255 bytes"));
         }
-        let values = vec![(execution_id, request.data)];
+        let values =
+            vec![(execution_id, request.data), (execution_id, Json::from(request.name.as_str()))];
         let redacted = self
             .secrets
             .redact_issued_secrets(values, |data, secrets| secrets.redact_json(data))
             .await?;
-        let data = redacted.into_iter().next().unwrap_or_default();
+        let mut redacted = redacted.into_iter();
+        let data = redacted.next().unwrap_or_default();
+        let name = redacted.next().as_ref().and_then(Json::as_str).map(Text::from);
         let now = self.infra.now();
         let ttl = request.ttl.as_ref().map(parse_ttl).transpose()?;
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));
@@ -135,7 +138,7 @@ impl Results {
             None => self.infra.mint_id()?,
         };
         let scope = request.scope;
-        let name = request.name;
+        let name = name.unwrap_or(request.name);
         let reference = format!("noetl://execution/{execution_id}/result/{name}/{result_id}");
         let put = self.infra.store().put_result(ResultPut {
             execution_id,

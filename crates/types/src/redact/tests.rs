@@ -129,6 +129,35 @@ fn redacts_values_at_every_depth() {
     );
 }
 
+#[test]
+fn redacts_numbers_made_from_secrets() {
+    let mut secrets = SecretSet::default();
+    let credential =
+        r#"{"pin":"00471108","card":"4111 1111 1111 1111","price":1234.5,"fee":19.99}"#;
+    secrets.add(&crate::json::parse(credential.as_bytes()).unwrap());
+    for number in ["471108", "471108.0", "-471108", "4111111111111111", "1234.5", "19.99"] {
+        let value = crate::json::parse(format!("[{number}]").as_bytes()).unwrap();
+        assert_eq!(secrets.redact_json(value).to_string(), r#"["[REDACTED]"]"#, "{number}");
+    }
+    assert_eq!(secrets.redact_text("pin 471108.").as_deref(), Some("pin [REDACTED]."));
+    for number in ["471109", "1234", "19.9", "4111", "0", "19.98"] {
+        let value = crate::json::parse(number.as_bytes()).unwrap();
+        assert_eq!(secrets.redact_json(value.clone()), value, "{number}");
+    }
+}
+
+/// A number that a template makes from a secret is known to be secret, so fewer digits suffice.
+#[test]
+fn redacts_short_numbers_that_templates_derive() {
+    let shared = SharedSecretSet::default();
+    shared.add_derived(&Json::from(4711));
+    shared.add_derived(&Json::from(42));
+    let secrets = shared.current_secrets();
+    let value = crate::json::parse(br#"[4711,4711.0,42,"4711"]"#).unwrap();
+    let redacted = secrets.redact_json(value).to_string();
+    assert_eq!(redacted, r#"["[REDACTED]","[REDACTED]",42,"4711"]"#);
+}
+
 proptest! {
     #[test]
     fn redacts_secret_inside_base64(

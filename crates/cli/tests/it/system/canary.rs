@@ -17,7 +17,7 @@ use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionId, ExecutionStatus, Json};
 
 use self::echo_server::EchoServer;
-use self::leak_search::{SECRET_PREFIX, SECRET_SUFFIX, SearchedContent};
+use self::leak_search::{SECRET_DIGITS, SECRET_PREFIX, SECRET_SUFFIX, SearchedContent};
 use self::secret_paths::{PLAYBOOK_GROUPS, SecretPath};
 use crate::system::deployment::{TestClient, TestDeployment, wait_until};
 use crate::system::process::NoetlProcess;
@@ -52,7 +52,8 @@ const ENCRYPTION_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 impl CanaryDeployment {
     async fn open(deployment: TestDeployment) -> Self {
-        let nats = NatsServer::start().expect("a broker");
+        let password = secret_value("nats_password");
+        let nats = NatsServer::start_with_login("noetl", &password).expect("a broker");
         let deployment = deployment.with_lease_secs(30).with_event_stream(&nats);
         let echo = EchoServer::open(secret_value("keychain_token_issued")).await;
         for dir in ["tmp", "bin"] {
@@ -61,7 +62,8 @@ impl CanaryDeployment {
         install_fake_docker(&deployment);
         let mut command = deployment.noetl_command();
         command
-            .env("NOETL_LOG", "debug")
+            .env("NOETL_LOG", "trace")
+            .env("NOETL_UNSAFE_NATS", "false")
             .env("NOETL_OUTBOX_ENABLED", "true")
             .env("NOETL_ENCRYPTION_KEY", ENCRYPTION_KEY)
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &echo.url)
@@ -85,7 +87,7 @@ impl CanaryDeployment {
 
     fn start_worker(&self, name: &str) -> NoetlProcess {
         let mut command = self.deployment.worker_command(&self.server, name);
-        command.env("NOETL_LOG", "debug").env("TMPDIR", self.deployment.dir.path().join("tmp"));
+        command.env("NOETL_LOG", "trace").env("TMPDIR", self.deployment.dir.path().join("tmp"));
         NoetlProcess::start_worker_with_log(&mut command, open_log_file(&self.deployment, name))
     }
 
@@ -152,7 +154,7 @@ impl CanaryDeployment {
 
     async fn store_credential(&self, path: &SecretPath) {
         let (kind, data) = path.credential;
-        let data = data.replace("<V>", &secret_value(path.name));
+        let data = data.replace("<V>", &secret_value(path.name)).replace("<DIGITS>", SECRET_DIGITS);
         let body = format!(r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#, path.name);
         post_json(self.server_url(), "/api/credentials", &parse_json(&body)).await.expect_ok();
     }

@@ -56,7 +56,7 @@ impl CommandState {
         let rendered = rendered.map_err(|error| self.render_failure(&error, &error.to_string()))?;
         // A value that is made from a secret is secret too, but cannot be recognized by its value.
         for secret in rendered.secret_values() {
-            self.secret_set.add(secret);
+            self.secret_set.add_derived(secret);
         }
         Ok(rendered)
     }

@@ -19,6 +19,8 @@ use crate::services::ControlPlane;
 use crate::settings::Settings;
 
 pub(super) const SECRET: &str = "sesame-opens-42";
+/// The PIN `00471108` as a number.
+const NUMERIC_SECRET: u32 = 471_108;
 
 pub(super) const CREDENTIAL_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
@@ -112,7 +114,9 @@ async fn redacts_issued_secrets_in_events() {
         assert!(is_ok(&reply), "{path}: {}", reply.text);
         reply
     };
-    post(&user, "/api/credentials", bearer_credential()).await;
+    let mut credential = bearer_credential();
+    credential["data"] = json!({ "token": SECRET, "pin": "00471108", "price": 1234.5 });
+    post(&user, "/api/credentials", credential).await;
     let body = json!({ "content": CREDENTIAL_PLAYBOOK });
     post(&user, "/api/catalog/register", body).await;
     let started = post(&user, "/api/execute", json!({ "path": "demo/names" })).await;
@@ -131,9 +135,32 @@ async fn redacts_issued_secrets_in_events() {
     let found = format!("/api/result/resolve?ref={}", stored.text_at("/ref"));
     let found = server.call_with_token(&user, Method::GET, &found, json!({})).await;
     assert!(found.text.contains("[REDACTED]"), "{}", found.text);
+    let named = json!({ "name": SECRET, "data": 1 });
+    let named = server.call_with_token(&worker, Method::PUT, &results, named).await;
+    assert!(is_ok(&named) && !named.text.contains(SECRET), "{}", named.text);
+    let vars = format!("/api/vars/{run}");
+    let list = json!({ "variables": [
+        { "var_name": "kept", "var_value": { SECRET: [SECRET, NUMERIC_SECRET] }, "source_step": SECRET },
+    ] });
+    for body in [json!({ "plain": SECRET, "pin": NUMERIC_SECRET }), list] {
+        post(&worker, &vars, body).await;
+    }
+    for path in [vars.clone(), format!("{vars}/kept")] {
+        let found = server.call_with_token(&user, Method::GET, &path, json!({})).await;
+        assert!(found.text.contains("[REDACTED]"), "{}", found.text);
+        for secret in [SECRET, &NUMERIC_SECRET.to_string()] {
+            assert!(!found.text.contains(secret), "{}", found.text);
+        }
+    }
     let event = json!({
-        "execution_id": run, "worker_id": "w1", "event_type": "note.added",
-        "payload": { "text": SECRET }, "meta": { "business_object": { "id": SECRET } },
+        "execution_id": run, "worker_id": "w1", "event_type": "note.added", "step": SECRET,
+        "payload": { "text": SECRET, "pin": NUMERIC_SECRET, "price": 1234.5 },
+        "meta": { "business_object": { "id": SECRET }, SECRET: 1, "traceparent": SECRET },
+    });
+    post(&worker, "/api/events", event).await;
+    let event = json!({
+        "execution_id": run, "worker_id": "w1", "event_type": "batch.completed",
+        "result_kind": "ref", "result_uri": format!("s3://b/{SECRET}"),
     });
     post(&worker, "/api/events", event).await;
     let command = leased.json_at("/commands/0");
@@ -142,7 +169,9 @@ async fn redacts_issued_secrets_in_events() {
     post(&worker, "/api/commands/report", report).await;
     let events = format!("/api/executions/{run}/events?limit=500");
     let events = server.call_with_token(&user, Method::GET, &events, json!({})).await;
-    assert!(!events.text.contains(SECRET), "{}", events.text);
+    for secret in [SECRET, "471108", "1234.5"] {
+        assert!(!events.text.contains(secret), "{}", events.text);
+    }
     assert!(events.text.matches("[REDACTED]").count() >= 4, "{}", events.text);
 }
 

@@ -197,13 +197,16 @@ impl Executions {
         let Some(parent) = request.parent_execution_id.filter(|_| is_worker) else {
             return Ok(request);
         };
-        if let Some(payload) = request.payload.take() {
-            let redact =
-                |payload, issued: &SecretSet| issued.clone().only_whole().redact_json(payload);
-            let redacted =
-                self.secrets.redact_issued_secrets(vec![(parent, payload)], redact).await?;
-            request.payload = redacted.into_iter().next();
-        }
+        let values = [request.payload.take(), request.trace.take(), request.labels.take()];
+        let values = values.into_iter().map(|value| (parent, value)).collect();
+        let redact = |value: Option<Json>, issued: &SecretSet| {
+            value.map(|value| issued.clone().only_whole().redact_json(value))
+        };
+        let redacted = self.secrets.redact_issued_secrets(values, redact).await?;
+        let mut redacted = redacted.into_iter();
+        request.payload = redacted.next().flatten();
+        request.trace = redacted.next().flatten();
+        request.labels = redacted.next().flatten();
         Ok(request)
     }
 

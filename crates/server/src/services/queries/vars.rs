@@ -19,7 +19,14 @@ impl Queries {
         body: JsonMap,
     ) -> Result<SetVariablesResponse> {
         ctx.visible_execution(self.infra.store(), execution_id).await?;
-        let vars = parse_vars(&body, self.infra.now())?;
+        let body = vec![(execution_id, Json::from(body))];
+        let redacted = self
+            .results
+            .secrets
+            .redact_issued_secrets(body, |body, secrets| secrets.redact_json(body))
+            .await?;
+        let body = redacted.first().and_then(Json::as_map);
+        let vars = parse_vars(body.unwrap_or(&JsonMap::new()), self.infra.now())?;
         let count = u32::try_from(vars.len()).unwrap_or(u32::MAX);
         let set = self.infra.store().set_vars(execution_id, vars).await;
         set.map_err(|error| match error {

@@ -16,6 +16,9 @@ use crate::system::deployment::{StoreBackend, TestDeployment};
 pub(super) const SECRET_PREFIX: &str = "zqxvzqxv";
 pub(super) const SECRET_SUFFIX: &str = "wvjkwvjk";
 
+/// Digits of the secrets that tasks read as numbers.
+pub(super) const SECRET_DIGITS: &str = "917352086";
+
 /// Named content that is searched.
 pub(super) struct SearchedContent {
     name: String,
@@ -40,7 +43,7 @@ impl SearchedContent {
         let text = String::from_utf8_lossy(&self.bytes);
         let lower = text.to_lowercase();
         let mut problems = Vec::new();
-        for tag in [SECRET_PREFIX, SECRET_SUFFIX] {
+        for tag in [SECRET_PREFIX, SECRET_SUFFIX, SECRET_DIGITS] {
             let reversed: String = tag.chars().rev().collect();
             for (text, pattern) in [(&*lower, tag.to_owned()), (&*lower, reversed)]
                 .into_iter()

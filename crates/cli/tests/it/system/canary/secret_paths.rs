@@ -114,6 +114,13 @@ result:
     ),
     failing_path("noop_broken", r#"{ kind: noop, result: "{{ <K> + 1 }}" }"#).without_marker(),
     printing_path(
+        "noop_counts",
+        r#"kind: noop
+result: { pin: "{{ keychain.<N>.pin | int }}", price: "{{ keychain.<N>.price }}", word: "<M>" }
+set: { ctx.pin: "{{ keychain.<N>.pin | int }}" }"#,
+    )
+    .with_credential(NUMBERS.0, NUMBERS.1),
+    printing_path(
         "noop_ruled",
         r#"kind: noop
 result: "<M>"
@@ -129,7 +136,20 @@ output: { inline_max_bytes: 0, select: [{ path: "$.a.b", as: part }, { path: "$.
         .with_step_keys("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
 ];
 
+/// A PIN and a price, which tasks read as numbers.
+const NUMBERS: (&str, &str) =
+    ("bearer", r#"{"token":"<V>","pin":"00<DIGITS>","price":<DIGITS>.25}"#);
+
 const PYTHON: &[SecretPath] = &[
+    printing_path(
+        "python_counts",
+        r#"kind: python
+input: { pin: "{{ keychain.<N>.pin }}", price: "{{ keychain.<N>.price }}", word: "<M>" }
+code: |
+  print(word, int(pin), float(price))
+  result = {"pin": int(pin), "float": float(pin), "price": float(price), word: str(int(pin))}"#,
+    )
+    .with_credential(NUMBERS.0, NUMBERS.1),
     printing_path(
         "python_returns",
         r#"kind: python

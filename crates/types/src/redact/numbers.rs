@@ -1,0 +1,97 @@
+//! Secrets that are numbers, or that a program can read as numbers.
+//!
+//! The number that a program makes from `0012-3456` or `1234.50` has another text than the secret.
+//! Numbers in data are therefore compared by value. The sign is ignored.
+
+use super::MIN_SECRET_CHARS;
+
+/// Longest text that is read as a number.
+const MAX_NUMBER_CHARS: usize = 64;
+/// Characters that group the digits of a number.
+const GROUPING: [char; 5] = [' ', '-', ',', '_', '\''];
+/// Minimum digits of a number with decimal places that is unlikely to occur by chance.
+const MIN_DECIMAL_DIGITS: usize = 4;
+
+/// The value of a number: the bits of its magnitude.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NumberKey(u64);
+
+/// True if a secret number is unlikely to occur in data by chance.
+pub(super) fn is_distinctive(text: &str) -> bool {
+    text.len() >= MIN_SECRET_CHARS
+        || (text.contains('.') && count_digits(text) >= MIN_DECIMAL_DIGITS)
+}
+
+pub(super) fn count_digits(text: &str) -> usize {
+    text.bytes().filter(u8::is_ascii_digit).count()
+}
+
+/// Returns the numbers that a text can be read as: the number itself, and the one without the
+/// characters that group its digits.
+pub(super) fn read_numbers(text: &str) -> impl Iterator<Item = NumberKey> {
+    let is_number = |text: &&str| {
+        let is_number_char =
+            |c: char| c.is_ascii_digit() || GROUPING.contains(&c) || ".+eE".contains(c);
+        text.len() <= MAX_NUMBER_CHARS
+            && text.contains(|c: char| c.is_ascii_digit())
+            && text.chars().all(is_number_char)
+    };
+    let text = Some(text).filter(is_number);
+    let whole = text.and_then(parse_number);
+    let joined = text.filter(|text| text.contains(GROUPING)).and_then(|text| {
+        let digits: String = text.chars().filter(|c| !GROUPING.contains(c)).collect();
+        parse_number(&digits)
+    });
+    [whole, joined].into_iter().flatten()
+}
+
+fn parse_number(text: &str) -> Option<NumberKey> {
+    let number: f64 = text.parse().ok()?;
+    number.is_finite().then(|| NumberKey(number.abs().to_bits()))
+}
+
+/// Returns the digits of a decimal number without its leading zeros, and without the zeros at the
+/// end of its decimal places. `None` if the text is another one.
+pub(super) fn plain_form(text: &str) -> Option<&str> {
+    let is_decimal = text.len() <= MAX_NUMBER_CHARS
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && text.matches('.').count() <= 1;
+    let plain = Some(text).filter(|_| is_decimal)?.trim_start_matches('0');
+    let plain =
+        if plain.contains('.') { plain.trim_end_matches('0').trim_end_matches('.') } else { plain };
+    (plain.len() < text.len()).then_some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_numbers_by_value() {
+        let number = |text: &str| read_numbers(text).next();
+        assert_eq!(number("00123456"), number("123456"));
+        assert_eq!(number("1234.50"), number("1234.5"));
+        assert_eq!(number("123456.0"), number("+123456"));
+        assert_eq!(number("-7"), number("7"));
+        for text in ["", "-", "sesame", "0x12", "nan", "inf", "1e999", "1.2.3"] {
+            assert_eq!(read_numbers(text).count(), 0, "{text}");
+        }
+        let card: Vec<_> = read_numbers("4111 1111 1111 1111").collect();
+        assert_eq!(card, read_numbers("4111111111111111").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn plain_form_drops_zeros() {
+        for (text, plain) in [
+            ("00123456", Some("123456")),
+            ("01234.50", Some("1234.5")),
+            ("1234.00", Some("1234")),
+            ("123456", None),
+            ("1234567890", None),
+            ("a0", None),
+            ("0.1.20", None),
+        ] {
+            assert_eq!(plain_form(text), plain, "{text}");
+        }
+    }
+}
