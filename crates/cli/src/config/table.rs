@@ -87,6 +87,8 @@ settings! {
         "Origins allowed to call the server, such as https://app.example.com, separated by commas");
     UNSAFE_DURABILITY: bool = fixed("NOETL_UNSAFE_DURABILITY", "false", parse_bool,
         "Accept a PostgreSQL server that can lose committed transactions; reported by /readyz");
+    UNSAFE_NATS: bool = fixed("NOETL_UNSAFE_NATS", "false", parse_bool,
+        "Send command tokens through a NATS server without authentication; reported by /readyz");
     SQL_CONSOLE: bool = fixed("NOETL_SQL_CONSOLE", "false", parse_bool,
         "Request a SQL console, which this version does not have: POST /api/postgres/execute is \
          rejected");
@@ -220,7 +222,8 @@ settings! {
     DEBUG: bool = fixed("NOETL_DEBUG", "false", parse_bool,
         "Log more if NOETL_LOG is not set: info,noetl=debug");
     LOG: String = fixed("NOETL_LOG", "info", parse_log_filter,
-        "Log filter: a level, or a filter such as info,noetl_server=debug")
+        "Log filter: a level, or a filter such as info,noetl_server=debug; libraries log only \
+         warnings, because their other lines can contain secrets")
         .flag("log", "FILTER", LONG_RUNNING_ROLES);
     LOG_FORMAT: LogFormat = fixed("NOETL_LOG_FORMAT", "auto", parse_log_format,
         "Format of log lines: text, json, or auto (text on a terminal)")

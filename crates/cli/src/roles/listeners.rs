@@ -14,7 +14,7 @@ use crate::config::table::{
     BODY_MAX, BODY_TIMEOUT_SECS, CORS_ORIGINS, DEV, DISABLE_METRICS, HEAD_TIMEOUT_SECS, HOST,
     INTERNAL_BIND, INTERNAL_TOKEN, MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT,
     RATE_PER_TENANT, RATE_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
-    UNSAFE_DURABILITY, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
+    UNSAFE_DURABILITY, UNSAFE_NATS, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
 };
 use crate::config::{Config, Setting, config_schema, missing_setting_error, unsafe_settings_error};
 use crate::error::{Error, Result};
@@ -63,6 +63,7 @@ pub(crate) fn http_settings(
         max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
         unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
         unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
+        unsafe_nats: config.value(&UNSAFE_NATS)?,
         rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
         rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
         sql_console: config.value(&SQL_CONSOLE)?,

@@ -19,7 +19,7 @@ use crate::config::table::{
     OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL,
     RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME, SHARD_COUNT, SHARD_INDEX,
     SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED,
-    STREAM_POLL_MS, STREAM_RETENTION_SECS, TRACES, WORKER_OFFLINE_SECS,
+    STREAM_POLL_MS, STREAM_RETENTION_SECS, TRACES, UNSAFE_NATS, WORKER_OFFLINE_SECS,
 };
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
@@ -64,13 +64,14 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
     };
     let (is_server, has_token) = (endpoint.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
     let requires_tokens = endpoint.is_some_and(|endpoint| endpoint.requires_tokens);
+    // Without required tokens, command notifications need none either.
+    let notify_with_command_token =
+        requires_tokens && config.get(&NATS_COMMAND_TOKENS)?.unwrap_or(true);
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
         trace_endpoint: config.get(&TRACES)?.map(Text::from),
         public_url,
-        // Without required tokens, command notifications need none either.
-        notify_with_command_token: requires_tokens
-            && config.get(&NATS_COMMAND_TOKENS)?.unwrap_or(true),
+        notify_with_command_token,
         machine_id: config.get(&MACHINE_ID)?,
         lease_duration: Millis::from_secs(config.value(&COMMAND_LEASE_SECS)?.into()),
         worker_offline_after: Millis::from_secs(config.value(&WORKER_OFFLINE_SECS)?.into()),
@@ -95,13 +96,13 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         outbox_retention: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP_HOURS)?) * 3600),
         auto_purge_days: config.value(&AUTO_PURGE_DAYS)?,
         secret_audit_required: config.value(&SECRET_AUDIT_REQUIRED)?,
-        nats: nats_settings(config)?,
+        nats: nats_settings(config, notify_with_command_token)?,
         ..Settings::default()
     })
 }
 
 /// NATS settings, if an address is configured.
-fn nats_settings(config: &Config) -> Result<Option<NatsSettings>> {
+fn nats_settings(config: &Config, sends_command_tokens: bool) -> Result<Option<NatsSettings>> {
     let is_streaming = config.value(&STREAM_ENABLED)?;
     let (dedup, retention) =
         (config.value(&STREAM_DEDUP_SECS)?, config.value(&STREAM_RETENTION_SECS)?);
@@ -129,13 +130,24 @@ fn nats_settings(config: &Config) -> Result<Option<NatsSettings>> {
         duplicate_window: Millis::from_secs(dedup.into()),
         retention: Millis::from_secs(retention.into()),
     };
+    let link = NatsConnectionSettings {
+        url,
+        user,
+        token: config.get(&NATS_TOKEN)?,
+        name: config.value(&SERVER_NAME)?,
+    };
+    let requires_auth = sends_command_tokens && !config.value(&UNSAFE_NATS)?;
+    if requires_auth && !link.has_credentials() {
+        let text = "command notifications contain command tokens, which every client of a NATS \
+            server without authentication can read, and no credentials for NATS are set";
+        return Err(Error::usage(text).with_help(
+            "set NATS_USER and NATS_PASSWORD, or NATS_TOKEN; or, without workers of earlier \
+             releases, set NOETL_NATS_COMMAND_TOKENS=off (NOETL_UNSAFE_NATS=true accepts the risk)",
+        ));
+    }
     Ok(Some(NatsSettings {
-        link: NatsConnectionSettings {
-            url,
-            user,
-            token: config.get(&NATS_TOKEN)?,
-            name: config.value(&SERVER_NAME)?,
-        },
+        link,
+        requires_auth,
         bare_subject: config.value(&NATS_BARE_SUBJECT)?,
         stream: is_streaming.then_some(stream),
     }))

@@ -30,6 +30,14 @@ pub struct NatsConnectionSettings {
     pub name: String,
 }
 
+impl NatsConnectionSettings {
+    /// True if the connection presents credentials, in any of the ways.
+    pub fn has_credentials(&self) -> bool {
+        let mut urls = self.url.split(',');
+        self.user.is_some() || self.token.is_some() || urls.all(|url| url.contains('@'))
+    }
+}
+
 /// A URL may contain a password, so it is not printed.
 impl fmt::Debug for NatsConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,6 +78,8 @@ pub struct ConnectionInfo {
     pub version: Option<Text>,
     /// True if the server version may lose acknowledged messages.
     pub is_outdated: bool,
+    /// True if the server accepts clients without credentials.
+    pub is_open: bool,
     /// Maximum message size of the server, including headers.
     pub max_payload: usize,
 }
@@ -112,8 +122,10 @@ impl NatsConnection {
     /// Returns the current state.
     pub fn connection_info(&self) -> ConnectionInfo {
         let info = self.client.try_server_info();
+        let is_open = info.as_ref().is_some_and(|info| !info.auth_required);
         let version = info.map(|info| Text::from(info.version));
         ConnectionInfo {
+            is_open,
             is_connected: self.is_connected(),
             connect_count: self.connect_count(),
             is_outdated: version.as_ref().is_some_and(|version| is_outdated_version(version)),

@@ -35,6 +35,8 @@ pub struct HttpSettings {
     pub unsafe_plaintext: bool,
     /// True if the store may lose committed data. Only reported.
     pub unsafe_durability: bool,
+    /// True if command tokens may be sent to a NATS server without authentication.
+    pub unsafe_nats: bool,
     /// Maximum requests per second and token; 0 for no limit.
     pub rate_per_token: u32,
     /// Maximum requests per second and tenant; 0 for no limit.
@@ -59,6 +61,9 @@ impl HttpSettings {
         if self.unsafe_durability {
             names.push("NOETL_UNSAFE_DURABILITY");
         }
+        if self.unsafe_nats {
+            names.push("NOETL_UNSAFE_NATS");
+        }
         if self.internal_token.is_some_and(InternalToken::is_short) {
             names.push("NOETL_INTERNAL_API_TOKEN is shorter than 16 characters");
         }
@@ -81,6 +86,7 @@ impl Default for HttpSettings {
             certificate_identities: CertificateIdentities::default(),
             unsafe_plaintext: false,
             unsafe_durability: false,
+            unsafe_nats: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
             internal_token: None,

@@ -151,9 +151,13 @@ pub(crate) async fn load_token_signer(
 
 impl Identities {
     /// Returns the URL to which a worker sends all calls about a command.
-    pub(crate) fn worker_url_for(&self, notification: &CommandNotification) -> String {
+    pub(crate) fn worker_url_for(
+        &self,
+        notification: &CommandNotification,
+        with_token: bool,
+    ) -> String {
         let url = self.infra.settings.public_url.as_deref().unwrap_or_default();
-        let Some(signer) = &self.signer else {
+        let Some(signer) = self.signer.as_ref().filter(|_| with_token) else {
             return url.to_owned();
         };
         let token =

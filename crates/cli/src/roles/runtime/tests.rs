@@ -63,3 +63,28 @@ fn outbox_requires_internal_token() {
     assert!(outbox(&[enabled("on")], endpoint));
     assert!(!outbox(&[token, enabled("off")], endpoint));
 }
+
+#[test]
+fn command_tokens_require_nats_credentials() {
+    let nats = ("NOETL_NATS_URL", "nats://127.0.0.1:4222");
+    let server = ServerEndpoint { url: "http://localhost:1", requires_tokens: true };
+    let settings = |variables: &[(&str, &str)], endpoint: ServerEndpoint<'_>| {
+        runtime_settings(&load_config(variables), Some(endpoint))
+            .map(|settings| settings.nats.map(|nats| nats.requires_auth))
+    };
+    let error = settings(&[nats], server).unwrap_err();
+    assert!(error.to_string().contains("no credentials for NATS are set"), "{error}");
+    let help = error.help_text().unwrap();
+    assert!(help.contains("NOETL_NATS_COMMAND_TOKENS=off"), "{help}");
+    for (variables, requires_auth) in [
+        (&[nats, ("NOETL_NATS_COMMAND_TOKENS", "off")][..], false),
+        (&[nats, ("NOETL_UNSAFE_NATS", "true")], false),
+        (&[nats, ("NATS_USER", "noetl_server"), ("NATS_PASSWORD", "p")], true),
+        (&[nats, ("NATS_TOKEN", "t")], true),
+        (&[("NOETL_NATS_URL", "nats://u:p@127.0.0.1:4222")], true),
+    ] {
+        assert_eq!(settings(variables, server).unwrap(), Some(requires_auth), "{variables:?}");
+    }
+    let dev = ServerEndpoint { requires_tokens: false, ..server };
+    assert_eq!(settings(&[nats], dev).unwrap(), Some(false));
+}

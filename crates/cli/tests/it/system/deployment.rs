@@ -129,6 +129,7 @@ impl TestDeployment {
         if let Some(url) = &self.broker_url {
             command
                 .env("NOETL_NATS_URL", url)
+                .env("NOETL_UNSAFE_NATS", "true")
                 .env("NOETL_EVENT_STREAM_ENABLED", "true")
                 .env("NOETL_EVENT_STREAM_BACKFILL", "true");
         }

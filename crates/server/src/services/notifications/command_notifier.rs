@@ -182,8 +182,9 @@ impl CommandNotifier {
             }
             *ensured_at = Some(connection.connect_count);
         }
+        let with_token = messaging.may_carry_tokens();
         let messages = batch.iter().flat_map(|notification| {
-            let server_url = self.identities.worker_url_for(notification);
+            let server_url = self.identities.worker_url_for(notification, with_token);
             notification.to_nats_messages(&server_url, messaging.bare_subject)
         });
         let outcomes =

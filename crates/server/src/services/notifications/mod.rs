@@ -36,6 +36,9 @@ pub struct NatsSettings {
     /// Also announces commands of the pool `shared` on the bare subject, for workers that subscribe
     /// to no other.
     pub bare_subject: bool,
+    /// Sends no command tokens to a NATS server that accepts clients without credentials, because
+    /// any of them could read the tokens.
+    pub requires_auth: bool,
     /// Settings of the event stream. If absent, the log is not streamed.
     pub stream: Option<StreamSettings>,
 }
@@ -44,6 +47,7 @@ pub struct NatsSettings {
 pub(crate) struct NatsMessaging {
     link: NatsConnection,
     bare_subject: bool,
+    requires_auth: bool,
     notifications: mpsc::Sender<CommandNotification>,
     /// Event stream, if enabled.
     pub(crate) event_stream: Option<EventStream>,
@@ -61,6 +65,7 @@ impl NatsMessaging {
         let messaging = Self {
             link,
             bare_subject: settings.bare_subject,
+            requires_auth: settings.requires_auth,
             notifications,
             event_stream: settings.stream.clone().map(EventStream::new),
         };
@@ -69,6 +74,11 @@ impl NatsMessaging {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.link.connection_info().is_connected
+    }
+
+    /// True if command tokens may be sent over the connection as it is now.
+    pub(crate) fn may_carry_tokens(&self) -> bool {
+        !(self.requires_auth && self.link.connection_info().is_open)
     }
 
     pub(crate) fn link(&self) -> &NatsConnection {
@@ -86,9 +96,18 @@ impl NatsMessaging {
 
     /// Describes a problem of the connection, if any.
     pub(crate) fn connection_problem(&self) -> Option<Text> {
-        let ConnectionInfo { is_connected, version, is_outdated, .. } = self.link.connection_info();
+        let ConnectionInfo { is_connected, version, is_outdated, is_open, .. } =
+            self.link.connection_info();
         if !is_connected {
             return Some("the NATS server cannot be reached".into());
+        }
+        if is_open && self.requires_auth {
+            return Some(
+                "the NATS server requires no credentials, so notifications contain no command \
+                 tokens and workers of earlier releases cannot claim commands; configure its \
+                 accounts, or set NOETL_NATS_COMMAND_TOKENS=off"
+                    .into(),
+            );
         }
         let version = version.filter(|_| is_outdated)?;
         let text = format!(
