@@ -11,6 +11,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 
 use crate::render::palette;
+use crate::render::terminal_escape::TerminalEscaper;
 
 /// Width of a stream that is not a terminal, in columns.
 pub const DEFAULT_WIDTH: usize = 100;
@@ -96,10 +97,12 @@ impl Io<'_> {
     }
 }
 
-/// Output stream with its terminal properties.
+/// Output stream with its terminal properties. On a terminal, it escapes the control characters of
+/// the data that is written to it.
 pub struct OutputStream<'s> {
     writer: &'s mut dyn Write,
-    terminal: bool,
+    /// `None` if the stream is not a terminal.
+    terminal: Option<TerminalEscaper>,
     color: bool,
     width: usize,
 }
@@ -107,17 +110,27 @@ pub struct OutputStream<'s> {
 impl<'s> OutputStream<'s> {
     /// Stream without a terminal.
     pub fn plain(writer: &'s mut dyn Write) -> Self {
-        Self { writer, terminal: false, color: false, width: DEFAULT_WIDTH }
+        Self { writer, terminal: None, color: false, width: DEFAULT_WIDTH }
     }
 
     /// Terminal with colors and the given width.
     pub fn terminal(writer: &'s mut dyn Write, width: usize) -> Self {
-        Self { writer, terminal: true, color: true, width: width.max(MIN_TERMINAL_WIDTH) }
+        let terminal = Some(TerminalEscaper::default());
+        Self { writer, terminal, color: true, width: width.max(MIN_TERMINAL_WIDTH) }
     }
 
     /// True if the stream is a terminal.
     pub fn is_terminal(&self) -> bool {
-        self.terminal
+        self.terminal.is_some()
+    }
+
+    /// Writes a control sequence unchanged and then a text, at once to avoid flicker.
+    pub(crate) fn write_control(&mut self, sequence: &str, text: &[u8]) -> io::Result<()> {
+        let text = match &mut self.terminal {
+            Some(escaper) => escaper.escape(text),
+            None => text.to_vec(),
+        };
+        self.writer.write_all(&[sequence.as_bytes(), &text].concat())
     }
 
     /// Width in columns.
@@ -133,10 +146,17 @@ impl<'s> OutputStream<'s> {
 
 impl Write for OutputStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.writer.write(bytes)
+        let Some(escaper) = &mut self.terminal else {
+            return self.writer.write(bytes);
+        };
+        self.writer.write_all(&escaper.escape(bytes))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if let Some(escaper) = &mut self.terminal {
+            self.writer.write_all(&escaper.escape_rest())?;
+        }
         self.writer.flush()
     }
 }

@@ -242,25 +242,27 @@ struct LiveLines {
 
 impl LiveLines {
     /// Erases the lines, so that permanent output can be written.
-    fn erase_lines(&mut self, stream: &mut impl Write) -> io::Result<()> {
-        if self.drawn_lines > 0 {
+    fn erase_lines(&mut self, stream: &mut OutputStream<'_>) -> io::Result<()> {
+        stream.write_control(&self.erase_sequence(), b"")
+    }
+
+    fn erase_sequence(&mut self) -> String {
+        match std::mem::take(&mut self.drawn_lines) {
+            0 => String::new(),
             // Moves up to the first line, then clears to the end of the screen.
-            write!(stream, "\u{1b}[{}A\r\u{1b}[J", self.drawn_lines)?;
-            self.drawn_lines = 0;
+            lines => format!("\u{1b}[{lines}A\r\u{1b}[J"),
         }
-        Ok(())
     }
 
     /// Replaces the lines. None may be wider than the terminal.
-    fn draw_lines(&mut self, lines: &[String], stream: &mut impl Write) -> io::Result<()> {
+    fn draw_lines(&mut self, lines: &[String], stream: &mut OutputStream<'_>) -> io::Result<()> {
         let mut block = Vec::new();
-        self.erase_lines(&mut block)?;
         for line in lines {
             writeln!(block, "{line}")?;
         }
+        let sequence = self.erase_sequence();
         self.drawn_lines = lines.len();
-        // Written at once to avoid flicker.
-        stream.write_all(&block)?;
+        stream.write_control(&sequence, &block)?;
         stream.flush()
     }
 }

@@ -32,8 +32,9 @@ pub(crate) fn escape_control_lines(text: &str) -> String {
     escaped
 }
 
-fn is_direction_mark(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// True for characters that change the direction of the text around them.
+pub(super) fn is_direction_mark(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Shortens a text to a width, with `ellipsis` at the end if it is cut.

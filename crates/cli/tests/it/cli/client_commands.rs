@@ -573,3 +573,46 @@ fn manual_pages_are_written() {
         assert!(dir.read(&format!("pages/{page}")).contains(".SH NAME"), "{page}");
     }
 }
+
+const HOSTILE_PLAYBOOK: &str = r#"apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: hostile, path: demo/hostile }
+workflow:
+  - step: start
+    tool: { kind: noop, result: "\e]0;title\a\e[2J\e[8m\x9b2J\u202egpj\x7f done" }
+"#;
+
+/// No command passes control characters of data to a terminal, in any format.
+#[test]
+fn control_characters_of_data_are_escaped_on_terminal() {
+    let server = TestServer::new("hostile_terminal");
+    server.dir.write("hostile.yaml", HOSTILE_PLAYBOOK);
+    server.run_ok(&["catalog", "register", "hostile.yaml"]);
+    let (exit, text, _) = server.run_on_terminal(&["exec", "demo/hostile", "--wait"], "");
+    assert_eq!(exit, CommandExit::Ok, "{text}");
+    assert!(text.contains(r"\u001b[2J\u001b[8m\u009b2J\u202egpj\u007f done"), "{text}");
+    let run = server.run_ok(&["exec", "demo/hostile"]).trim().to_owned();
+    server.run_ok(&["runs", "tail", &run]);
+    let views: [&[&str]; 7] = [
+        &["runs", "show", &run],
+        &["runs", "events", &run],
+        &["runs", "logs", &run],
+        &["runs", "explain", &run],
+        &["runs", "tail", &run],
+        &["replay", &run],
+        &["catalog", "get", "demo/hostile"],
+    ];
+    for view in views {
+        for format in [&[][..], &["-o", "json"], &["-o", "jsonl"], &["-o", "yaml"]] {
+            let (exit, text, _) = server.run_on_terminal(&[view, format].concat(), "");
+            if exit == CommandExit::Usage {
+                continue;
+            }
+            let is_control = |c: char| (c.is_control() && !"\n\t".contains(c)) || c == '\u{202e}';
+            assert!(!text.contains(is_control), "{view:?} {format:?}: {text:?}");
+            if format == ["-o", "json"] {
+                serde_json::from_str::<serde_json::Value>(&text).expect(&text);
+            }
+        }
+    }
+}
