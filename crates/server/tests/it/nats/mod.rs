@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod accounts;
 mod broker_loss;
 mod broker_proxy;
 mod cluster;
