@@ -10,7 +10,7 @@ use noetl_testkit::nats::NatsServer;
 use noetl_types::{PlaybookPath, PoolName};
 use serde_json::Value;
 
-use crate::cluster::{TEST_TIMEOUT, TestCluster, lease_request, start_run, wait_until};
+use crate::nats::cluster::{TEST_TIMEOUT, TestCluster, lease_request, start_run, wait_until};
 
 const ACCOUNTS: &str = include_str!("../../../../../deploy/nats/accounts.conf");
 const POOL_CONSUMER: &str = "pool_shared";
