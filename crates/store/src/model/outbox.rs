@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{MAX_OUTBOX_ERROR_CHARS, OutboxClaimLimit, PageLimit};
-use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp, json};
+use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp};
 
 use super::message::EventBody;
 

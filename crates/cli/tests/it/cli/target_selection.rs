@@ -139,7 +139,7 @@ fn make_rows_dead(server: &TestServer, count: usize) -> Vec<String> {
         let mut dead = Vec::new();
         for row in claimed.rows {
             let failure = MarkFailedRequest {
-                outbox_id: row.outbox_id,
+                outbox_id: row.outbox_id.0,
                 error: "no route".into(),
                 attempts: None,
                 max_delay_seconds: None,

@@ -199,7 +199,7 @@ mod tests {
         let claimed = services.publishing.claim_outbox(OutboxClaimRequest::default());
         let row = claimed.await.unwrap().rows.remove(0);
         let failed = MarkFailedRequest {
-            outbox_id: row.outbox_id,
+            outbox_id: row.outbox_id.0,
             error: "no route".into(),
             attempts: None,
             max_delay_seconds: None,
@@ -208,7 +208,7 @@ mod tests {
         let reported = warning().await.unwrap();
         assert_eq!((reported.check_name, reported.health), ("outbox", HealthStatus::Degraded));
         assert!(reported.reason.contains("noetl outbox dead"), "{reported:?}");
-        let outbox_ids = vec![row.outbox_id];
+        let outbox_ids = vec![row.outbox_id.0];
         services.publishing.discard_outbox(OutboxIds { outbox_ids }).await.unwrap();
         assert!(warning().await.is_none());
     }
