@@ -110,7 +110,7 @@ impl Driver {
     }
 
     /// Creates the mailbox of a new execution with its start message.
-    pub(crate) fn begin_execution(
+    pub(crate) fn create_mailbox(
         self: &Arc<Self>,
         execution_id: ExecutionId,
         definition: Arc<Definition>,

@@ -95,7 +95,7 @@ impl Executions {
         let start = start.into();
         let (entry, has_key) = (start.entry, start.request.dedup.is_some());
         let is_child = start.child.is_some();
-        let started = self.begin_execution(ctx, start).await;
+        let started = self.start_uncounted(ctx, start).await;
         let outcome = match &started {
             Ok(started) if started.is_replay || started.answer.status == STATUS_DUPLICATE => {
                 metrics::StartOutcome::Duplicate
@@ -110,7 +110,7 @@ impl Executions {
         started
     }
 
-    async fn begin_execution(
+    async fn start_uncounted(
         &self,
         ctx: &CallContext,
         start: StartRequest,
@@ -154,7 +154,7 @@ impl Executions {
         let (message, answer) = Message::new(EngineInput::Start(Box::new(input)));
         let message =
             message.with_reserved_keys(ReservedKeys { dedup: dedup.clone(), idempotency });
-        self.driver.begin_execution(execution_id, Arc::clone(&definition), facts, message);
+        self.driver.create_mailbox(execution_id, Arc::clone(&definition), facts, message);
         let reply = wait_for_reply(answer).await?;
         match reply.earlier {
             None => {}
