@@ -5,6 +5,7 @@ use std::io;
 use noetl_api::client::ClientBuildError;
 use noetl_api::{ApiError, Problem};
 use noetl_server::RuntimeError;
+pub(crate) use noetl_server::error_chain;
 use noetl_server::http::ServeError;
 use noetl_store::StoreError;
 use noetl_types::ErrorCode;
@@ -198,21 +199,6 @@ fn problem_help(problem: &Problem) -> Option<String> {
         Some(code) => Some(format!("see: noetl explain {}", code.as_str())),
         None => None,
     }
-}
-
-/// Formats an error and its sources in one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 impl From<StoreError> for Error {

@@ -123,12 +123,16 @@ pub(crate) fn parse_cursor<T: FromStr>(cursor: Option<Text>) -> Result<Option<T>
 }
 
 /// Formats an error and its sources on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let cause_text = cause.to_string();
+        // Some errors already contain the text of their cause.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
         source = cause.source();
     }
     text

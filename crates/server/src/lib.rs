@@ -20,7 +20,7 @@ mod settings;
 
 pub use access::{AuthContext, CallContext};
 pub use clock::{Clock, SystemClock};
-pub use error::RuntimeError;
+pub use error::{RuntimeError, error_chain};
 pub use noetl_messaging::nats::NatsConnectionSettings;
 pub use random_source::{RandomSource, SystemRandom};
 pub use services::command_token::CommandToken;

@@ -5,9 +5,10 @@ use noetl_types::event::{EventSender, normalize_event_name};
 use noetl_types::json::to_canonical;
 use noetl_types::limits::{MAX_EVENT_SIZE, MAX_ID_AHEAD};
 use noetl_types::redact::SecretSet;
+use noetl_types::status::infer_event_status;
 use noetl_types::{
-    Digest, EventId, EventName, EventStatus, EventType, ExecutionId, Json, JsonMap, NewEvent,
-    StatusName, Text, Timestamp, WorkerId, sha256,
+    Digest, EventId, EventName, EventType, ExecutionId, Json, JsonMap, NewEvent, StatusName, Text,
+    Timestamp, WorkerId, sha256,
 };
 
 use crate::classic::payload;
@@ -203,19 +204,7 @@ impl IncomingEvent {
             return StatusName::parse(status)
                 .map_err(|error| RuntimeError::invalid(error.to_string()));
         }
-        Ok(status_from_type(self.name.as_str()).into())
-    }
-}
-
-/// Derives the status of an event without one from its type.
-fn status_from_type(name: &str) -> EventStatus {
-    let contains_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    if contains_any(&["done", "exit", "completed"]) {
-        EventStatus::Completed
-    } else if contains_any(&["error", "failed"]) {
-        EventStatus::Failed
-    } else {
-        EventStatus::Running
+        Ok(infer_event_status(self.name.as_str()).into())
     }
 }
 
@@ -267,18 +256,6 @@ mod tests {
         ] {
             let refused = parse_json_event(text).err().and_then(|error| error.code());
             assert_eq!(refused, code, "{text}");
-        }
-    }
-
-    #[test]
-    fn derives_status_from_event_type() {
-        for (name, status) in [
-            ("frame.committed", EventStatus::Running),
-            ("batch.completed", EventStatus::Completed),
-            ("batch.failed", EventStatus::Failed),
-            ("loop.done", EventStatus::Completed),
-        ] {
-            assert_eq!(status_from_type(name), status, "{name}");
         }
     }
 

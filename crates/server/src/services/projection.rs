@@ -64,6 +64,13 @@ pub struct Projection {
 }
 
 impl Projection {
+    /// Copies events into the log, which must accept them.
+    #[cfg(test)]
+    pub(crate) async fn project_test_events(&self, events: Vec<Json>) -> ProjectResponse {
+        let (ctx, scope) = (CallContext::server(), ProjectionScope::ExecutionOwner);
+        self.project_events(ctx, ProjectRequest { events }, scope).await.unwrap()
+    }
+
     /// Copies events into the log. Rejected events go to the quarantine and do not fail the others.
     pub async fn project_events(
         &self,

@@ -54,20 +54,6 @@ impl Catalog {
         Ok(answer)
     }
 
-    /// Registers a definition with or without admin rights.
-    pub async fn register_with_role(
-        &self,
-        ctx: &CallContext,
-        request: RegisterRequest,
-        is_admin: bool,
-    ) -> Result<RegisterResponse> {
-        if is_admin {
-            self.register_definition_as_admin(ctx, request).await
-        } else {
-            self.register_definition(ctx, request).await
-        }
-    }
-
     /// Returns a page of definitions, ordered by path.
     pub async fn list_definitions(
         &self,

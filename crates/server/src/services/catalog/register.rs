@@ -26,33 +26,32 @@ impl Catalog {
         ctx: &CallContext,
         request: RegisterRequest,
     ) -> Result<RegisterResponse> {
-        let is_dry_run = request.dry_run;
-        let document = check_document(request).await?;
-        if document.path.is_system() {
-            return Err(RuntimeError::forbidden(
-                "only an admin may register definitions under `system/`",
-            ));
-        }
-        self.register_checked(ctx, document, is_dry_run).await
+        self.register_with_role(ctx, request, false).await
     }
 
-    /// Checks and registers a definition for an admin, who may also change the platform's own.
+    /// Registers a definition for an admin, who may also change the platform's own.
     pub async fn register_definition_as_admin(
         &self,
         ctx: &CallContext,
         request: RegisterRequest,
     ) -> Result<RegisterResponse> {
-        let is_dry_run = request.dry_run;
-        let document = check_document(request).await?;
-        self.register_checked(ctx, document, is_dry_run).await
+        self.register_with_role(ctx, request, true).await
     }
 
-    async fn register_checked(
+    /// Registers a definition with or without admin rights.
+    pub async fn register_with_role(
         &self,
         ctx: &CallContext,
-        document: CheckedDocument,
-        is_dry_run: bool,
+        request: RegisterRequest,
+        is_admin: bool,
     ) -> Result<RegisterResponse> {
+        let is_dry_run = request.dry_run;
+        let document = check_document(request).await?;
+        if document.path.is_system() && !is_admin {
+            return Err(RuntimeError::forbidden(
+                "only an admin may register definitions under `system/`",
+            ));
+        }
         ctx.auth.check_path_access(&document.path)?;
         if is_dry_run {
             self.preview_registration(ctx, document).await

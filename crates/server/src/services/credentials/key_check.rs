@@ -72,7 +72,7 @@ fn wrong_key(keys: &KeyRing, error: &CryptoError) -> RuntimeError {
 
 #[cfg(test)]
 mod tests {
-    use noetl_store::SqliteStore;
+    use noetl_store::{KeychainStore as _, SqliteStore};
 
     use super::*;
     use crate::crypto::EncryptionKey;

@@ -23,10 +23,6 @@ use crate::services::follow_ups::PendingFollowUp;
 /// Maximum executions of each status that one cleanup examines.
 const MAX_CLEANUP_SCAN: usize = 20_000;
 
-fn to_control_info(actor: Option<Text>, request: ControlRequest) -> ControlInfo {
-    ControlInfo { actor, reason: request.reason }
-}
-
 impl Executions {
     /// Cancels an execution and, unless the request disables the cascade, the children it waits
     /// for. After the answer, no command of it is issued or leased.
@@ -93,7 +89,7 @@ impl Executions {
         actor: Option<Text>,
         request: ControlRequest,
     ) -> Result<ControlResponse> {
-        let input = EngineInput::Pause(to_control_info(actor, request));
+        let input = EngineInput::Pause(ControlInfo { actor, reason: request.reason });
         self.set_paused(ctx, execution_id, input, true).await
     }
 
@@ -105,7 +101,7 @@ impl Executions {
         actor: Option<Text>,
         request: ControlRequest,
     ) -> Result<ControlResponse> {
-        let input = EngineInput::Resume(to_control_info(actor, request));
+        let input = EngineInput::Resume(ControlInfo { actor, reason: request.reason });
         self.set_paused(ctx, execution_id, input, false).await
     }
 

@@ -133,8 +133,8 @@ fn headroom_warning(headroom: Millis) -> Option<HealthWarning> {
 mod tests {
     use std::sync::Arc;
 
-    use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
-    use noetl_store::{ProjectionScope, SqliteStore};
+    use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds};
+    use noetl_store::SqliteStore;
     use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
     use noetl_types::Json;
 
@@ -184,15 +184,7 @@ mod tests {
             ("event_type", Json::from("step.enter")),
         ]);
         let events = vec![event];
-        let projected = services
-            .projection
-            .project_events(
-                CallContext::server(),
-                ProjectRequest { events },
-                ProjectionScope::ExecutionOwner,
-            )
-            .await
-            .unwrap();
+        let projected = services.projection.project_test_events(events).await;
         assert_eq!(projected.projected, 1, "{projected:?}");
         let warning = async || services.maintenance.outbox_warning(services.infra.now()).await;
         assert!(warning().await.is_none());

@@ -263,15 +263,7 @@ mod tests {
             event(8, DEFAULT_MAX_MESSAGE_BYTES - 8 * MESSAGE_HEADER_BYTES),
             event(9, DEFAULT_MAX_MESSAGE_BYTES),
         ];
-        let projected = services
-            .projection
-            .project_events(
-                CallContext::server(),
-                ProjectRequest { events },
-                ProjectionScope::ExecutionOwner,
-            )
-            .await
-            .unwrap();
+        let projected = services.projection.project_test_events(events).await;
         assert_eq!(projected.projected, 2, "{projected:?}");
         let claimed = services.publishing.claim_outbox(OutboxClaimRequest::default());
         let rows = claimed.await.unwrap().rows;

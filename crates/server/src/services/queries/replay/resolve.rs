@@ -196,10 +196,9 @@ fn canonical_list(list: &[PayloadResolution]) -> Vec<u8> {
 mod tests {
     use std::sync::Arc;
 
-    use noetl_api::internal::ProjectRequest;
     use noetl_api::result::ResultPutRequest;
     use noetl_engine::replay::summarize_reference;
-    use noetl_store::{ProjectionScope, SqliteStore};
+    use noetl_store::SqliteStore;
     use noetl_types::replay::PayloadRef;
     use noetl_types::{ExecutionId, OrganizationId, TenantId};
 
@@ -219,15 +218,7 @@ mod tests {
             ("event_type", Json::from("step.enter")),
         ]);
         let events = vec![event];
-        services
-            .projection
-            .project_events(
-                CallContext::server(),
-                ProjectRequest { events },
-                ProjectionScope::ExecutionOwner,
-            )
-            .await
-            .unwrap();
+        services.projection.project_test_events(events).await;
         let mut found = BTreeMap::new();
         for number in 0..5 {
             let request = ResultPutRequest {
