@@ -202,6 +202,18 @@ impl<'de> Deserialize<'de> for StatusName {
     }
 }
 
+/// Infers the status of an event that was sent without one from its name.
+pub fn infer_event_status(event_name: &str) -> EventStatus {
+    let contains_any = |parts: &[&str]| parts.iter().any(|part| event_name.contains(part));
+    if contains_any(&["done", "exit", "completed"]) {
+        EventStatus::Completed
+    } else if contains_any(&["error", "failed"]) {
+        EventStatus::Failed
+    } else {
+        EventStatus::Running
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,5 +258,21 @@ mod tests {
         assert_eq!(custom.clone().or(EventStatus::Open), custom);
         assert_eq!(StatusName::None.or(EventStatus::Open).as_str(), "OPEN");
         assert_eq!(StatusName::parse("a\0"), Err(ContainsNul));
+    }
+
+    #[test]
+    fn default_status_by_event_name() {
+        for (name, status) in [
+            ("call.done", EventStatus::Completed),
+            ("step.exit", EventStatus::Completed),
+            ("batch.completed", EventStatus::Completed),
+            ("call.error", EventStatus::Failed),
+            ("frame.failed", EventStatus::Failed),
+            ("loop.shard.done", EventStatus::Completed),
+            ("order.created", EventStatus::Running),
+            ("", EventStatus::Running),
+        ] {
+            assert_eq!(infer_event_status(name), status, "{name}");
+        }
     }
 }
