@@ -16,6 +16,7 @@ const SUPERVISE_SCRIPT: &str = include_str!("nats.sh");
 #[derive(Debug)]
 pub struct NatsServer {
     url: String,
+    login: Option<(String, String)>,
     folder: PathBuf,
     supervisor: SupervisedProcess,
 }
@@ -60,7 +61,7 @@ impl NatsServer {
         )?;
         for _ in 0..600 {
             if let Some(url) = read_url(&folder)? {
-                return Ok(Self { url, folder, supervisor });
+                return Ok(Self { url, login: None, folder, supervisor });
             }
             if folder.join("failed").exists() {
                 break;
@@ -77,7 +78,13 @@ impl NatsServer {
         let login = format!("authorization: {{ user: {user:?}, password: {password:?} }}");
         let mut server = Self::start_with_config(&login)?;
         server.url = server.url.replace("nats://", &format!("nats://{user}:{password}@"));
+        server.login = Some((user.to_owned(), password.to_owned()));
         Ok(server)
+    }
+
+    /// User and password of a server that requires them.
+    pub fn login(&self) -> Option<(String, String)> {
+        self.login.clone()
     }
 
     /// Kills the server with SIGKILL. Its data is kept.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, stream::RawMessageErrorKind};
 use futures_util::TryStreamExt as _;
 use noetl_testkit::nats::NatsServer;
@@ -120,7 +121,10 @@ pub(super) fn run_command(command: &mut Command) -> Vec<u8> {
 
 /// Returns the messages of each stream of a broker.
 pub(super) async fn stream_messages(nats: &NatsServer) -> Vec<SearchedContent> {
-    let client = async_nats::connect(nats.url()).await.expect("a broker");
+    let options = nats.login().map_or_else(ConnectOptions::new, |(user, password)| {
+        ConnectOptions::with_user_and_password(user, password)
+    });
+    let client = options.connect(nats.url()).await.expect("a broker");
     let context = jetstream::new(client);
     let names: Vec<String> = context.stream_names().try_collect().await.expect("streams");
     let mut contents = Vec::new();
