@@ -87,9 +87,7 @@ impl SecretSet {
             Json::Str(text) => self.add_text_limited(text, limits),
             Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
                 let text = value.to_string();
-                if numbers::is_distinctive(&text) {
-                    self.add_number(&text, limits);
-                }
+                self.add_number(&text, MIN_SECRET_CHARS, limits);
                 self.add_text_limited(&text, limits);
             }
             Json::List(items) => items.iter().for_each(|item| self.add_limited(item, limits)),
@@ -103,9 +101,7 @@ impl SecretSet {
         match value {
             Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
                 let text = value.to_string();
-                if numbers::count_digits(&text) >= MIN_DERIVED_DIGITS {
-                    self.add_number(&text, SecretLimits::UNLIMITED);
-                }
+                self.add_number(&text, MIN_DERIVED_DIGITS, SecretLimits::UNLIMITED);
             }
             Json::List(items) => items.iter().for_each(|item| self.add_derived(item)),
             Json::Map(fields) => fields.values().for_each(|field| self.add_derived(field)),
@@ -114,9 +110,10 @@ impl SecretSet {
         self.add(value);
     }
 
-    fn add_number(&mut self, text: &str, limits: SecretLimits) {
+    fn add_number(&mut self, text: &str, min_digits: usize, limits: SecretLimits) {
         for number in numbers::read_numbers(text) {
-            if self.numbers.len() < limits.texts && !self.numbers.contains(&number) {
+            let is_new = number.is_distinctive(min_digits) && !self.numbers.contains(&number);
+            if is_new && self.numbers.len() < limits.texts {
                 Arc::make_mut(&mut self.numbers).insert(number);
             }
         }
@@ -135,7 +132,7 @@ impl SecretSet {
                 && self.bytes.saturating_add(part.len()) <= limits.bytes;
             if has_room && part.chars().nth(MIN_SECRET_CHARS - 1).is_some() {
                 self.add_part(Arc::from(part));
-                self.add_number(part, limits);
+                self.add_number(part, MIN_SECRET_CHARS, limits);
             }
         }
         // A program that reads `00123456` or `1234.50` as a number prints it in another form.

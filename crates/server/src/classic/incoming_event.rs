@@ -73,6 +73,7 @@ impl IncomingEvent {
             }
         };
         redact(&mut body.result_uri);
+        redact(&mut body.status);
         if let Some(ids) = &mut body.event_ids {
             ids.iter_mut().for_each(|id| *id = secrets.redact_json(std::mem::take(id)));
         }

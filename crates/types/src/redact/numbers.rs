@@ -3,8 +3,6 @@
 //! The number that a program makes from `0012-3456` or `1234.50` has another text than the secret.
 //! Numbers in data are therefore compared by value. The sign is ignored.
 
-use super::MIN_SECRET_CHARS;
-
 /// Longest text that is read as a number.
 const MAX_NUMBER_CHARS: usize = 64;
 /// Characters that group the digits of a number.
@@ -16,14 +14,15 @@ const MIN_DECIMAL_DIGITS: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NumberKey(u64);
 
-/// True if a secret number is unlikely to occur in data by chance.
-pub(super) fn is_distinctive(text: &str) -> bool {
-    text.len() >= MIN_SECRET_CHARS
-        || (text.contains('.') && count_digits(text) >= MIN_DECIMAL_DIGITS)
-}
-
-pub(super) fn count_digits(text: &str) -> usize {
-    text.bytes().filter(u8::is_ascii_digit).count()
+impl NumberKey {
+    /// True if the number is unlikely to occur in data by chance: it has at least `min_digits`
+    /// digits, or [`MIN_DECIMAL_DIGITS`] if it has decimal places. Leading zeros do not count.
+    pub(super) fn is_distinctive(self, min_digits: usize) -> bool {
+        let text = f64::from_bits(self.0).to_string();
+        let min_digits = if text.contains('.') { MIN_DECIMAL_DIGITS } else { min_digits };
+        let digits = text.trim_start_matches(['0', '.']).bytes().filter(u8::is_ascii_digit);
+        digits.count() >= min_digits
+    }
 }
 
 /// Returns the numbers that a text can be read as: the number itself, and the one without the

@@ -146,6 +146,17 @@ fn redacts_numbers_made_from_secrets() {
     }
 }
 
+/// Otherwise a secret such as `000001` would redact every 1.
+#[test]
+fn short_numbers_of_long_secrets_are_not_redacted() {
+    let mut secrets = SecretSet::default();
+    secrets
+        .add(&crate::json::parse(br#"["000001","0.0000","1, 2, 3","001000","0.00010"]"#).unwrap());
+    let value = crate::json::parse(br#"[0,1,123,1000,0.0001]"#).unwrap();
+    assert_eq!(secrets.redact_json(value.clone()), value);
+    assert_eq!(secrets.redact_text("code 000001").as_deref(), Some("code [REDACTED]"));
+}
+
 /// A number that a template makes from a secret is known to be secret, so fewer digits suffice.
 #[test]
 fn redacts_short_numbers_that_templates_derive() {

@@ -154,6 +154,7 @@ async fn redacts_issued_secrets_in_events() {
     }
     let event = json!({
         "execution_id": run, "worker_id": "w1", "event_type": "note.added", "step": SECRET,
+        "status": SECRET,
         "payload": { "text": SECRET, "pin": NUMERIC_SECRET, "price": 1234.5 },
         "meta": { "business_object": { "id": SECRET }, SECRET: 1, "traceparent": SECRET },
     });
