@@ -88,7 +88,8 @@ fn is_style_prefix(bytes: &[u8]) -> bool {
 /// dimmed, underlined and colored; others could hide text.
 fn style_len(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("\u{1b}[")?;
-    let end = rest.find('m').filter(|end| *end < MAX_STYLE_BYTES)?;
+    // Without this limit, the search of a text with many escapes would take quadratic time.
+    let end = rest.bytes().take(MAX_STYLE_BYTES - 2).position(|byte| byte == b'm')?;
     let is_own = |code: &str| matches!(code, "0" | "1" | "2" | "4") || is_color(code.as_bytes());
     rest[..end].split(';').all(is_own).then_some(end + 3)
 }
