@@ -78,7 +78,7 @@ pub struct ConnectionInfo {
     pub version: Option<Text>,
     /// True if the server version may lose acknowledged messages.
     pub is_outdated: bool,
-    /// True if the server accepts clients without credentials.
+    /// True if the server accepts clients without credentials, or if this is not known yet.
     pub is_open: bool,
     /// Maximum message size of the server, including headers.
     pub max_payload: usize,
@@ -122,7 +122,7 @@ impl NatsConnection {
     /// Returns the current state.
     pub fn connection_info(&self) -> ConnectionInfo {
         let info = self.client.try_server_info();
-        let is_open = info.as_ref().is_some_and(|info| !info.auth_required);
+        let is_open = info.as_ref().is_none_or(|info| !info.auth_required);
         let version = info.map(|info| Text::from(info.version));
         ConnectionInfo {
             is_open,
