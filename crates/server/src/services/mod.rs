@@ -127,11 +127,12 @@ impl ControlPlane {
         rng: Arc<dyn RandomSource>,
         settings: Settings,
     ) -> Result<Self> {
+        // A process with a wrong key takes no machine id each time it is restarted.
+        credentials::key_check::verify_encryption_key(&*store, settings.keys.as_deref()).await?;
         let instance_id = u64::from_be_bytes(rng::random_bytes(&*rng));
         let instance = Text::from(format!("{}-{instance_id:016x}", settings.server_name));
         let (machine_id, now) = (settings.machine_id, clock.now());
         let ids = IdAllocator::acquire_lease(Arc::clone(&store), instance, machine_id, now).await?;
-        credentials::key_check::verify_encryption_key(&*store, settings.keys.as_deref()).await?;
         let (messaging, notifications) = match &settings.nats {
             Some(nats) => NatsMessaging::open(nats)
                 .await
