@@ -76,7 +76,10 @@ pub(super) fn create_private_file(path: &Path) -> io::Result<bool> {
     match File::options().write(true).create_new(true).mode(PRIVATE_FILE_MODE).open(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => {
+            let text = format!("cannot create {}: {error}", path.display());
+            Err(io::Error::new(error.kind(), text))
+        }
     }
 }
 
