@@ -61,7 +61,11 @@ async fn start_run_in_pool(services: &ControlPlane, pool: &str) {
 
 /// Waits until NATS has processed everything that a client sent before.
 async fn sync(client: &Client) {
-    client.flush().await.unwrap();
+    // `flush` only waits for the socket. NATS processes the messages of a connection in order.
+    let inbox = client.new_inbox();
+    let mut echo = client.subscribe(inbox.clone()).await.unwrap();
+    client.publish(inbox, "".into()).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, echo.next()).await.unwrap().unwrap();
 }
 
 async fn create_pool_consumer(server: &Client) {
