@@ -268,6 +268,7 @@ mod tests {
             ("batch.completed", EventStatus::Completed),
             ("call.error", EventStatus::Failed),
             ("frame.failed", EventStatus::Failed),
+            ("frame.committed", EventStatus::Running),
             ("loop.shard.done", EventStatus::Completed),
             ("order.created", EventStatus::Running),
             ("", EventStatus::Running),
