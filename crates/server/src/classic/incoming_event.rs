@@ -74,8 +74,8 @@ impl IncomingEvent {
         };
         redact(&mut body.result_uri);
         redact(&mut body.status);
-        if let Some(ids) = &mut body.event_ids {
-            ids.iter_mut().for_each(|id| *id = secrets.redact_json(std::mem::take(id)));
+        for id in body.event_ids.iter_mut().flatten() {
+            *id = secrets.redact_json(std::mem::take(id));
         }
         // The step of a command event must be the one in the playbook.
         if self.command_event_type().is_none() {

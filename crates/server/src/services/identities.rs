@@ -59,9 +59,9 @@ impl TokenReference {
 }
 
 impl CachedToken {
-    fn fresh_token(&self) -> Option<Option<Arc<ApiToken>>> {
+    fn is_fresh(&self) -> bool {
         let ttl = if self.token.is_some() { TOKEN_CACHE_TTL } else { UNKNOWN_PREFIX_TTL };
-        (self.loaded_at.elapsed() < ttl).then(|| self.token.clone())
+        self.loaded_at.elapsed() < ttl
     }
 
     /// True if the last use of the token must be recorded now. The caller must then record it.
@@ -271,9 +271,10 @@ impl Identities {
     }
 
     async fn load_token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>> {
-        let cached = self.token_cache.lock().get(prefix).and_then(CachedToken::fresh_token);
-        if let Some(token) = cached {
-            return Ok(token);
+        if let Some(cached) = self.token_cache.lock().get(prefix)
+            && cached.is_fresh()
+        {
+            return Ok(cached.token.clone());
         }
         let token = self.infra.store.find_token(prefix).await?.map(Arc::new);
         let mut tokens = self.token_cache.lock();

@@ -160,6 +160,10 @@ impl ControlPlane {
     }
 
     /// Builds the services, each after those that it calls.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a list of services, which is read from top to bottom"
+    )]
     fn assemble(
         infra: Arc<Infrastructure>,
         messaging: Option<NatsMessaging>,

@@ -152,7 +152,7 @@ fn short_numbers_of_long_secrets_are_not_redacted() {
     let mut secrets = SecretSet::default();
     secrets
         .add(&crate::json::parse(br#"["000001","0.0000","1, 2, 3","001000","0.00010"]"#).unwrap());
-    let value = crate::json::parse(br#"[0,1,123,1000,0.0001]"#).unwrap();
+    let value = crate::json::parse(br"[0,1,123,1000,0.0001]").unwrap();
     assert_eq!(secrets.redact_json(value.clone()), value);
     assert_eq!(secrets.redact_text("code 000001").as_deref(), Some("code [REDACTED]"));
 }
