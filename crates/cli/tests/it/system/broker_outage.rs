@@ -112,7 +112,7 @@ async fn check_outage(runs: usize, runs_per_second: u32) {
     assert_eq!(status.lag_events, after - before, "{status:?}");
     assert!(status.lag_ms > 0 && !status.nats_connected, "{status:?}");
     let metrics = raw_http::get_text(streaming.server_url(), "/metrics").await;
-    let lag = format!("noetl_event_stream_lag_events{{}} {}\n", after - before);
+    let lag = format!("noetl_event_stream_lag_events {}\n", after - before);
     assert!(metrics.contains(&lag), "{metrics}");
     assert!(metrics.contains("noetl_nats_up{} 0\n"), "{metrics}");
     let client = Client::new(streaming.server_url(), ClientSettings::default()).expect("a client");
