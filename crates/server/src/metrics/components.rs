@@ -12,9 +12,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::labels::{
-    CodeLabels, OutcomeLabels, PoolLabels, SecretLabels, StatusLabels, TableLabels,
+    CodeLabels, NoLabels, OutcomeLabels, PoolLabels, SecretLabels, StatusLabels, TableLabels,
 };
-use super::registry::{MetricRegistry, OptionalGauge, metric_set, set_gauge, to_gauge_value};
+use super::registry::{MetricRegistry, OptionalGauge, metric_set, to_gauge_value};
 
 metric_set! {
     /// Gauges with values of the store, set at scrape time.
@@ -90,7 +90,7 @@ impl PlatformMetrics {
             let age = stats.oldest_unpublished.map(|oldest| now.duration_since(oldest));
             to_gauge_value(age.unwrap_or_default().as_ms() / 1000)
         };
-        set_gauge(&self.oldest_age, stats.map(age));
+        self.oldest_age.set(stats.map(age));
         for (status, count) in stats.into_iter().flat_map(|stats| &stats.rows) {
             let status = status.as_str();
             let labels = StatusLabels { status };
@@ -102,7 +102,7 @@ impl PlatformMetrics {
     pub(crate) fn set_partition_headroom(&self, headroom: Option<Millis>) {
         let days =
             |headroom: Millis| to_gauge_value(headroom.as_ms() / Millis::from_days(1).as_ms());
-        set_gauge(&self.days_ahead, headroom.map(days));
+        self.days_ahead.set(headroom.map(days));
     }
 }
 
@@ -149,13 +149,13 @@ metric_set! {
         "notify_sent" "Notifications sent to other servers" sent: Counter;
         "notify_received" "Notifications received from other servers" received: Counter;
         "notify_up" "1 if the notification channel to other servers is connected, else 0"
-            up: OptionalGauge;
+            up: Family<NoLabels, Gauge>;
     }
 }
 
 impl PeerMetrics {
     pub(crate) fn set_connected(&self, is_connected: bool) {
-        set_gauge(&self.up, Some(is_connected.into()));
+        self.up.get_or_create_owned(&NoLabels {}).set(is_connected.into());
     }
 }
 
@@ -183,7 +183,7 @@ metric_set! {
             lag_seconds: OptionalGauge;
         "commit_horizon_age_seconds" "Age of the oldest open transaction, which delays publishing"
             horizon_age: OptionalGauge;
-        "nats_up" "1 if the NATS server is connected, else 0" nats_up: OptionalGauge;
+        "nats_up" "1 if the NATS server is connected, else 0" nats_up: Family<NoLabels, Gauge>;
     }
 }
 
@@ -206,17 +206,14 @@ impl StreamMetrics {
     /// Sets the gauges of the stream. `None` clears them.
     pub(crate) fn set_gauges(&self, status: Option<&StreamStatus>) {
         let value = |number: fn(&StreamStatus) -> i64| status.map(number);
-        set_gauge(
-            &self.cursor,
-            value(|status| status.position.map_or(0, |position| position.position)),
-        );
-        set_gauge(&self.epoch, value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
-        set_gauge(&self.lag_events, value(|status| to_gauge_value(status.lag_events)));
-        set_gauge(&self.lag_seconds, value(|status| to_gauge_value(status.lag_ms / 1000)));
-        set_gauge(&self.horizon_age, value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
+        self.cursor.set(value(|status| status.position.map_or(0, |position| position.position)));
+        self.epoch.set(value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
+        self.lag_events.set(value(|status| to_gauge_value(status.lag_events)));
+        self.lag_seconds.set(value(|status| to_gauge_value(status.lag_ms / 1000)));
+        self.horizon_age.set(value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
     }
 
     pub(crate) fn set_nats_connected(&self, is_connected: bool) {
-        set_gauge(&self.nats_up, Some(is_connected.into()));
+        self.nats_up.get_or_create_owned(&NoLabels {}).set(is_connected.into());
     }
 }

@@ -1,15 +1,12 @@
 //! Registry of metrics, and the declaration of metric sets.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::text::encode;
-#[cfg(test)]
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-
-use super::labels::NoLabels;
 
 /// Prefix of all metric names.
 const NAME_PREFIX: &str = "noetl";
@@ -88,14 +85,27 @@ pub(super) use metric_set;
 
 /// Gauge that is omitted while its value is unknown, so that an old value is not reported as
 /// current.
-pub(crate) type OptionalGauge = Family<NoLabels, Gauge>;
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OptionalGauge(Arc<Mutex<Option<i64>>>);
 
-pub(super) fn set_gauge(gauge: &OptionalGauge, value: Option<i64>) {
-    match value {
-        Some(value) => {
-            gauge.get_or_create_owned(&NoLabels {}).set(value);
-        }
-        None => gauge.clear(),
+impl OptionalGauge {
+    pub(super) fn set(&self, value: Option<i64>) {
+        *self.lock_value() = value;
+    }
+
+    fn lock_value(&self) -> MutexGuard<'_, Option<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EncodeMetric for OptionalGauge {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let value = *self.lock_value();
+        value.map_or(Ok(()), |value| encoder.encode_gauge(&value))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
     }
 }
 
