@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fields::{
-    EventFields, FieldError, FieldValue, Key, MapWriter, RecordReader, RecordWriter, event_fields,
+    EventFields, FieldError, Key, MapWriter, RecordReader, RecordWriter, event_fields,
 };
 use crate::event::{
-    ChildCall, ChildTarget, ChildTimeoutAction, CommandTimerFired, InvalidTaskConfig,
-    SignalDelivery, SignalReceived, SuspensionKind, TimerStarted,
+    ChildCall, ChildTarget, CommandTimerFired, InvalidTaskConfig, SignalDelivery, SignalReceived,
+    SuspensionKind, TimerStarted,
 };
 
 /// Executor of commands that the server performs.
@@ -18,26 +18,14 @@ const SERVER_EXECUTOR: &str = "server";
 
 /// Converts a typed part of an event to JSON. Every such part consists of maps, strings and
 /// numbers.
-fn part_to_json(part: &impl Serialize) -> Json {
+pub(super) fn part_to_json(part: &impl Serialize) -> Json {
     let text = serde_json::to_vec(part).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-fn part_from_json<T: DeserializeOwned>(part: &Json) -> Option<T> {
+pub(super) fn part_from_json<T: DeserializeOwned>(part: &Json) -> Option<T> {
     let text = serde_json::to_vec(part).ok()?;
     serde_json::from_slice(&text).ok()
-}
-
-impl FieldValue for ChildTimeoutAction {
-    const EXPECTED: &'static str = "`abandon` or `cancel`";
-
-    fn to_field(&self) -> Option<Json> {
-        Some(part_to_json(self))
-    }
-
-    fn from_field(value: &Json) -> Option<Self> {
-        part_from_json(value)
-    }
 }
 
 /// Adds the suspension of a command to its record.

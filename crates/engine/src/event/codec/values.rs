@@ -9,9 +9,11 @@ use noetl_types::{
 };
 
 use super::fields::{FieldError, FieldValue, Key, MapFields, MapWriter, PartReader, map_fields};
+use super::suspension::{part_from_json, part_to_json};
 use crate::cache::{CacheKey, ResultOrigin};
 use crate::event::{
-    CommandTimer, CtxSource, CursorSettings, ExpiryReason, FrameRequest, IterationError, LoopStats,
+    ChildTimeoutAction, CommandTimer, CtxSource, CursorSettings, ExpiryReason, FrameRequest,
+    IterationError, LoopStats,
 };
 use crate::payload::Reference;
 use crate::slot::{ExecutionSlot, Slot};
@@ -70,6 +72,7 @@ field_values! {
         |json| Self::parse(json.as_str()?);
     ExpiryReason, "a reason", |reason| Json::from(reason.as_str()),
         |json| Self::parse(json.as_str()?);
+    ChildTimeoutAction, "`abandon` or `cancel`", |action| part_to_json(action), part_from_json;
     ErrorCode, "a code", |code| Json::from(code.as_str()), |json| Self::parse(json.as_str()?).ok();
     ConcurrencyOverlap, "an overlap", |overlap| Json::from(overlap.as_str()),
         |json| Self::parse(json.as_str()?);
