@@ -332,8 +332,10 @@ async fn old_key_is_unneeded_after_rotation() {
     let after =
         start_server_with_keys(store.clone(), KeyRing::new(key(&new), Vec::new()), true).await;
     assert_eq!(after.get(path).await.text_at("/data/token"), SECRET);
-    let old_only = start_server_with_keys(store, KeyRing::new(key(&old), Vec::new()), true).await;
-    old_only.get(path).await.assert_problem(ErrorCode::NotReady);
+    let old_only = KeyRing::new(key(&old), Vec::new());
+    let settings = Settings { keys: Some(Arc::new(old_only)), ..Settings::default() };
+    let opened = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
+    assert_eq!(opened.err().and_then(|error| error.code()), Some(ErrorCode::NotReady));
 }
 
 #[tokio::test]
