@@ -1,6 +1,6 @@
 //! The shipped accounts of NATS: a client of one role cannot read or forge the messages of another.
 
-use async_nats::jetstream::consumer::AckPolicy;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::{Client, ConnectOptions};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -68,7 +68,9 @@ async fn sync(client: &Client) {
     tokio::time::timeout(TEST_TIMEOUT, echo.next()).await.unwrap().unwrap();
 }
 
-async fn create_pool_consumer(server: &Client) {
+/// Creates the durable consumer of pool `shared`. A run of another pool creates its stream.
+async fn create_pool_consumer(services: &ControlPlane, server: &Client) {
+    start_run_in_pool(services, "gpu").await;
     let context = async_nats::jetstream::new(server.clone());
     wait_until("the command stream exists", || async {
         context.get_stream("noetl_commands").await.is_ok()
@@ -77,6 +79,7 @@ async fn create_pool_consumer(server: &Client) {
     let config = Config {
         durable_name: Some(POOL_CONSUMER.into()),
         ack_policy: AckPolicy::Explicit,
+        deliver_policy: DeliverPolicy::New,
         filter_subject: "noetl.commands.shared.>".into(),
         ..Config::default()
     };
@@ -98,7 +101,7 @@ async fn pool_reads_only_its_own_commands() {
     let cluster = TestCluster::new().await;
     let services = start_server(&cluster, &nats).await;
     let server = connect(&nats, "noetl-server").await;
-    create_pool_consumer(&server).await;
+    create_pool_consumer(&services, &server).await;
     let worker = connect(&nats, "noetl-pool-shared").await;
     let mut everything = worker.subscribe("noetl.>").await.unwrap();
     let mut observed = server.subscribe("noetl.commands.>").await.unwrap();
