@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::config::table::SETTINGS_TABLE;
 
 /// Names that are not in the settings table: read elsewhere, or settings of other images.
-const SETTINGS_OUTSIDE_TABLE: [&str; 7] = [
+const SETTINGS_OUTSIDE_TABLE: [&str; 8] = [
+    // A build argument of the container image.
+    "WORKER_IMAGE",
     "POSTGRES_DB",
     "NOETL_UNSAFE_PLAINTEXT",
     "NOETL_TLS_CERT",
