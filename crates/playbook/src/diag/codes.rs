@@ -76,6 +76,7 @@ codes! {
     NP019 Warning "retry was read as a policy rule";
     NP020 Note "extension that is not portable";
     NP021 Error "kind is not run by this release";
+    NP022 Error "misspelled key";
     NP101 Error "step is defined twice";
     NP102 Error "step has no tool";
     NP103 Error "key is not supported on a step";

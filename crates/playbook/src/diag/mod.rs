@@ -162,18 +162,27 @@ pub(crate) fn nearest_name<'c>(
     name: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
+    nearest_name_within(2, name, candidates)
+}
+
+/// Returns the candidate closest to `name`, at most `max_edits` away.
+pub(crate) fn nearest_name_within<'c>(
+    max_edits: usize,
+    name: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
     let folded = name.to_lowercase();
     let length = folded.chars().count();
     candidates
         .into_iter()
         .filter(|candidate| *candidate != name)
         // The edit distance is at least the difference in length, so this avoids computing it.
-        .filter(|candidate| candidate.chars().count().abs_diff(length) <= 2)
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= max_edits)
         .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase()), candidate))
         // Two edits turn any two-letter word into any other, so the distance must also be less than
         // the length of the shorter word.
         .filter(|(distance, candidate)| {
-            *distance <= 2 && *distance < length.min(candidate.chars().count())
+            *distance <= max_edits && *distance < length.min(candidate.chars().count())
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

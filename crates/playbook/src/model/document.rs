@@ -111,6 +111,12 @@ pub struct DocumentMetadata {
     pub more: Json,
 }
 
+impl DocumentMetadata {
+    /// Keys that other tools read.
+    pub(crate) const OTHER_KEYS: [&str; 7] =
+        ["version", "labels", "tags", "capabilities", "exposed_in_ui", "exposes_as_mcp", "agent"];
+}
+
 /// Requirements and settings of an execution.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -100,6 +100,10 @@ pub enum KeyType {
     TextOrList,
     /// A map or a list.
     MapOrList,
+    /// A map with these keys.
+    Fields(&'static [&'static str]),
+    /// A list, whose maps have these keys.
+    Items(&'static [&'static str]),
     /// One of these keywords.
     Words(&'static [&'static str]),
     /// Any value, which is ignored.
@@ -117,6 +121,13 @@ pub struct KindKey {
     pub value_type: KeyType,
 }
 
+impl KindKey {
+    /// All spellings of the key, the canonical one first.
+    pub fn spellings(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
 /// Definition of a tool kind.
 #[derive(Debug, Clone, Copy)]
 pub struct KindSpec {
@@ -132,27 +143,14 @@ pub struct KindSpec {
     pub timeout_secs: Option<u64>,
 }
 
-/// Keys that every task accepts, regardless of its kind.
-pub const COMMON_TASK_KEYS: [&str; 13] = [
-    "kind",
-    "name",
-    "auth",
-    "credential",
-    "input",
-    "args",
-    "set",
-    "timeout",
-    "timeout_seconds",
-    "spec",
-    "output",
-    "output_select",
-    "libs",
-];
-
 use KeyType::{
-    Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, NoEffect, Text, TextOrList,
-    Words,
+    Any, Bool, Duration, Fields, Integer, Items, List, Map as Mapping, MapOrList, NoEffect, Text,
+    TextOrList, Words,
 };
+
+/// Keys of `script`. `source` is the type as a text, or a map with the same keys.
+const SCRIPT_SOURCE_KEYS: &[&str] =
+    &["type", "source", "uri", "path", "url", "endpoint", "content", "code"];
 
 /// Declares the keys of a kind, grouped by the type of their values. `name | alias` accepts a second
 /// spelling.
@@ -172,7 +170,7 @@ macro_rules! sql_keys {
         keys![
             TextOrList => [command, query, commands, queries, cmd, commands_b64, queries_b64],
             Text => [command_b64, query_b64, cmd_b64],
-            Mapping => [script],
+            Fields(SCRIPT_SOURCE_KEYS) => [script],
             MapOrList => [params],
             Bool => [as_objects, transaction],
             $($more)*
@@ -213,8 +211,7 @@ const NATS_OPERATIONS: &[&str] = &[
 ];
 
 const NOOP_KEYS: &[KindKey] = keys![Any => [message, result]];
-const PYTHON_KEYS: &[KindKey] =
-    keys![Text => [code, code_b64, cwd, python], Mapping => [script, env]];
+const PYTHON_KEYS: &[KindKey] = keys![Text => [code, code_b64, cwd, python], Fields(SCRIPT_SOURCE_KEYS) => [script], Mapping => [env]];
 const SHELL_KEYS: &[KindKey] =
     keys![Text => [command, shell, cwd], List => [cmds], Mapping => [env], Bool => [capture]];
 const HTTP_KEYS: &[KindKey] = keys![
@@ -273,7 +270,8 @@ const CONTAINER_KEYS: &[KindKey] = keys![
     Bool => [callback],
     NoEffect => [namespace, service_account, backoff_limit],
 ];
-const SCRIPT_KEYS: &[KindKey] = keys![Mapping => [script, job, env], Text => [cwd]];
+const SCRIPT_KEYS: &[KindKey] =
+    keys![Fields(SCRIPT_SOURCE_KEYS) => [script], Mapping => [job, env], Text => [cwd]];
 const SUBSCRIPTION_KEYS: &[KindKey] = keys![
     Words(&["nats", "pubsub", "kafka"]) => [source],
     Words(&["poll", "ack", "nack"]) => [operation],
@@ -285,7 +283,7 @@ const SUBSCRIPTION_KEYS: &[KindKey] = keys![
 ];
 const WAIT_KEYS: &[KindKey] = keys![
     Text => [signal],
-    List => [signals],
+    Items(&["name", "key", "as"]) => [signals],
     Words(&["any", "all"]) => [mode],
     Any => [key],
     Duration => [lookback],
@@ -466,8 +464,8 @@ fn key_schema(value_type: KeyType) -> Value {
         Bool => type_or_template("boolean"),
         Integer => type_or_template("integer"),
         Duration => type_or_template("number"),
-        List | TextOrList => type_or_template("array"),
-        Mapping => type_or_template("object"),
+        List | Items(_) | TextOrList => type_or_template("array"),
+        Mapping | Fields(_) => type_or_template("object"),
         MapOrList => json!({ "type": ["object", "array", "string"] }),
         Words(keywords) => json!({
             "anyOf": [{ "enum": keywords }, { "type": "string", "pattern": "\\{[{%]" }]

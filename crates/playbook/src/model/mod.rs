@@ -22,9 +22,7 @@ pub use document::{
     RuntimeRequirements, TaskDefaults, WorkbookTask,
 };
 pub use keychain::{KeychainEntry, KeychainKind};
-pub use kind::{
-    BUILD_FEATURES, COMMON_TASK_KEYS, KeyType, KindKey, KindSpec, RESERVED_KINDS, ToolKind,
-};
+pub use kind::{BUILD_FEATURES, KeyType, KindKey, KindSpec, RESERVED_KINDS, ToolKind};
 pub use looping::{
     CursorSource, FrameProcess, FrameRetry, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec,
 };

@@ -89,7 +89,7 @@ fn read_iterator(
         sink.add_with_hint(Code::NP302, span, message, "add 'iterator: item'");
         return None;
     };
-    if !is_name(name, false) {
+    if !is_name(name, &[]) {
         sink.add_finding(Code::NP013, node.span, format!("'{name}' is not a valid name"));
         return None;
     }

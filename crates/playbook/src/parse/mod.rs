@@ -144,10 +144,12 @@ fn parse_document(
         sink.add_with_suggestion(Code::NP009, entry.value.span, message, nearest);
     }
     let metadata = root.get("metadata");
-    let path = ["path", "name"]
-        .iter()
-        .find_map(|key| metadata.and_then(|metadata| metadata.get(key)?.as_text()));
-    Some(Document::Other(OtherDocument { kind, path: path.cloned() }))
+    let path = ["path", "name"].iter().find_map(|key| {
+        let node = metadata?.get(key)?;
+        Some(Spanned::new(Arc::clone(node.as_text()?), node.span))
+    });
+    let path = path.and_then(|path| playbook::read_document_path(sink, &path));
+    Some(Document::Other(OtherDocument { kind, path }))
 }
 
 fn parse_api_version(

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use noetl_types::{Json, JsonMap};
+use noetl_types::{Json, JsonMap, PlaybookPath};
 
-use crate::diag::{Code, DiagnosticSink};
+use crate::diag::{Code, DiagnosticSink, nearest_name_within};
 use crate::model::{
     DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec, KeychainEntry, KeychainKind,
     Playbook, ResultsPolicy, RootConcurrency, RunLimits, RuntimeRequirements, Step, TaskDefaults,
@@ -18,7 +18,7 @@ use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 use super::CheckOptions;
 use super::read::{
     MapReader, ReadValue, display_scalar, read_integer, read_list, read_map, read_name,
-    report_wrong_type,
+    report_unknown_key, report_wrong_type,
 };
 use super::step::{parse_priority, parse_step, read_extension};
 use super::tool::{ToolContext, parse_task};
@@ -81,7 +81,7 @@ pub(super) fn parse_playbook(
         .unwrap_or_default();
     let keychain =
         reader.take_entry("keychain").map(|entry| parse_keychain(sink, entry)).unwrap_or_default();
-    if let Some(entry) = reader.take_nullable("vars") {
+    if let Some(entry) = reader.take_unsupported("vars") {
         let hint = "put defaults of the input under 'workload'; write variables with 'set'";
         sink.add_with_hint(
             Code::NP015,
@@ -117,6 +117,21 @@ pub(super) fn parse_playbook(
     })
 }
 
+/// Reads the path of a document in the catalog.
+pub(super) fn read_document_path(
+    sink: &mut DiagnosticSink<'_>,
+    text: &Spanned<Arc<str>>,
+) -> Option<Arc<str>> {
+    match PlaybookPath::new(Arc::clone(&text.value)) {
+        Ok(path) => Some(path.as_str().into()),
+        Err(error) => {
+            let message = format!("'{}' is not a valid path: {error}", text.value);
+            sink.add_finding(Code::NP013, text.span, message);
+            None
+        }
+    }
+}
+
 /// Parses the metadata of a document.
 pub(super) fn parse_metadata(
     sink: &mut DiagnosticSink<'_>,
@@ -124,8 +139,15 @@ pub(super) fn parse_metadata(
 ) -> Option<DocumentMetadata> {
     let entry = reader.require_entry(sink, "metadata")?;
     let mut reader = MapReader::open(sink, "metadata", "metadata", &entry.value)?;
-    let name = reader.require(sink, "name");
-    let path = reader.read(sink, "path");
+    let name: Option<Spanned<Arc<str>>> = reader.require(sink, "name");
+    let path: Option<Spanned<Arc<str>>> = reader.read(sink, "path");
+    let path = match path.as_ref().or(name.as_ref()) {
+        Some(text) => {
+            read_document_path(sink, text).filter(|found| path.is_some() || *found != text.value)
+        }
+        None => None,
+    };
+    let name = name.map(|name| name.value);
     let description = reader.read(sink, "description");
     for key in ["labels", "tags"] {
         let Some(entry) =
@@ -143,6 +165,15 @@ pub(super) fn parse_metadata(
         if !has_valid_type {
             let expected = if key == "labels" { "a map" } else { "a list or text" };
             report_wrong_type(sink, key, expected, &entry.value);
+        }
+    }
+    // Other keys are kept, so a key is misspelled only if it is one edit away from a known key.
+    let keys = ["name", "path", "description"].into_iter().chain(DocumentMetadata::OTHER_KEYS);
+    for entry in reader.unread_entries() {
+        let is_known = DocumentMetadata::OTHER_KEYS.contains(&&*entry.key);
+        let nearest = nearest_name_within(1, &entry.key, keys.clone());
+        if !is_known && nearest.is_some() {
+            report_unknown_key(sink, "metadata", entry, nearest);
         }
     }
     let more: JsonMap = reader

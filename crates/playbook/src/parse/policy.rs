@@ -18,11 +18,21 @@ use super::values::{SetPlace, parse_set, parse_set_entry};
 // The retry settings are keys of `then`, next to its other keys.
 read_map! { RetryPolicy, "then", optional { attempts, backoff, delay, max_delay, jitter } }
 
+/// Keys of `then` that belong to one action, and that action.
+const ACTION_KEYS: [(&str, &str); 6] = [
+    ("attempts", "retry"),
+    ("backoff", "retry"),
+    ("delay", "retry"),
+    ("max_delay", "retry"),
+    ("jitter", "retry"),
+    ("to", "jump"),
+];
+
 impl ReadValue for TaskPolicy {
     fn read_value(sink: &mut DiagnosticSink<'_>, key: &str, node: &YamlNode) -> Option<Self> {
         let mut reader = MapReader::open(sink, key, "policy", node)?;
         for old in ["eval", "expr", "on_error"] {
-            if let Some(entry) = reader.take_nullable(old) {
+            if let Some(entry) = reader.take_unsupported(old) {
                 let message = format!("'{old}' is not supported; use rules");
                 sink.add_finding(Code::NP416, entry.key_span, message);
             }
@@ -57,7 +67,7 @@ fn parse_rules(sink: &mut DiagnosticSink<'_>, items: &[YamlNode]) -> Vec<PolicyR
 
 fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRule> {
     let mut reader = MapReader::open(sink, "rules", "rule", node)?;
-    let expr = reader.take_nullable("expr");
+    let expr = reader.take_unsupported("expr");
     if let Some(entry) = expr {
         sink.add_finding(Code::NP416, entry.key_span, "'expr' is not supported; use when");
     }
@@ -133,7 +143,7 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
                 nearest_name(other, RuleAction::WORDS),
             );
             // The other keys belong to an unknown action, so they are not reported.
-            reader.mark_known(["attempts", "backoff", "delay", "max_delay", "jitter", "to"]);
+            reader.mark_known(ACTION_KEYS.map(|(key, _)| key));
             None
         }
         Some((entry, None)) => {
@@ -141,6 +151,15 @@ fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffe
             None
         }
     };
+    for (key, owner) in ACTION_KEYS {
+        if !reader.has_read(key)
+            && let Some(entry) = reader.take_unsupported(key)
+        {
+            let message = format!("'{key}' has no effect on this action");
+            let hint = format!("it is a setting of 'do: {owner}'; remove it or change 'do'");
+            sink.add_with_hint(Code::NP018, entry.key_span, message, hint);
+        }
+    }
     reader.report_unread(sink);
     Some(RuleEffect { action: action?, set: writes })
 }

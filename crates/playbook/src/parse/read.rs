@@ -88,7 +88,10 @@ pub(super) struct MapReader<'n> {
     node: &'n YamlNode,
     entries: &'n [YamlEntry],
     context: &'static str,
+    /// Keys that have been read. A misspelled key is compared with these.
     read_keys: Vec<&'static str>,
+    /// Keys that were reported in another way. They are never suggested.
+    reported_keys: Vec<&'static str>,
 }
 
 impl<'n> MapReader<'n> {
@@ -103,7 +106,7 @@ impl<'n> MapReader<'n> {
             report_wrong_type(sink, key, "a map", node);
             return None;
         };
-        Some(Self { node, entries, context, read_keys: Vec::new() })
+        Some(Self { node, entries, context, read_keys: Vec::new(), reported_keys: Vec::new() })
     }
 
     /// Returns the entry of a key, treating null as absent.
@@ -114,6 +117,16 @@ impl<'n> MapReader<'n> {
     /// Returns the entry of a key, including null.
     pub(super) fn take_nullable(&mut self, key: &'static str) -> Option<&'n YamlEntry> {
         self.read_keys.push(key);
+        self.find_entry(key)
+    }
+
+    /// Returns the entry of a key that the caller reports.
+    pub(super) fn take_unsupported(&mut self, key: &'static str) -> Option<&'n YamlEntry> {
+        self.reported_keys.push(key);
+        self.find_entry(key)
+    }
+
+    fn find_entry(&self, key: &str) -> Option<&'n YamlEntry> {
         self.entries.iter().find(|entry| &*entry.key == key)
     }
 
@@ -149,6 +162,11 @@ impl<'n> MapReader<'n> {
         self.require_entry(sink, key).and_then(|entry| T::read_value(sink, key, &entry.value))
     }
 
+    /// True if a key has been read.
+    pub(super) fn has_read(&self, key: &str) -> bool {
+        self.read_keys.contains(&key)
+    }
+
     /// Marks keys as known without reading them.
     pub(super) fn mark_known(&mut self, keys: impl IntoIterator<Item = &'static str>) {
         self.read_keys.extend(keys);
@@ -161,7 +179,7 @@ impl<'n> MapReader<'n> {
         keys: &[&'static str],
     ) {
         for key in keys {
-            if let Some(entry) = self.take_nullable(key) {
+            if let Some(entry) = self.take_unsupported(key) {
                 report_no_effect(sink, entry);
             }
         }
@@ -169,17 +187,42 @@ impl<'n> MapReader<'n> {
 
     /// Returns the entries that have not been read.
     pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'n YamlEntry> {
-        self.entries.iter().filter(|entry| !self.read_keys.contains(&&*entry.key))
+        let is_read =
+            |key: &str| self.read_keys.iter().chain(&self.reported_keys).any(|k| *k == key);
+        self.entries.iter().filter(move |entry| !is_read(&entry.key))
+    }
+
+    /// Reports an entry whose key is neither read nor one of `others`.
+    pub(super) fn report_unknown_key(
+        &self,
+        sink: &mut DiagnosticSink<'_>,
+        context: &str,
+        entry: &YamlEntry,
+        others: impl IntoIterator<Item = &'static str>,
+    ) {
+        let nearest = nearest_name(&entry.key, self.read_keys.iter().copied().chain(others));
+        report_unknown_key(sink, context, entry, nearest);
     }
 
     /// Reports the entries that have not been read.
     pub(super) fn report_unread(self, sink: &mut DiagnosticSink<'_>) {
         for entry in self.unread_entries() {
-            let nearest = nearest_name(&entry.key, self.read_keys.iter().copied());
-            let message = format!("unknown key '{}' in {}", entry.key, self.context);
-            sink.add_with_suggestion(Code::NP010, entry.key_span, message, nearest);
+            self.report_unknown_key(sink, self.context, entry, []);
         }
     }
+}
+
+/// Reports a key that is not part of the language. A key that is close to a known one is an error,
+/// because it was meant to have an effect.
+pub(super) fn report_unknown_key(
+    sink: &mut DiagnosticSink<'_>,
+    context: &str,
+    entry: &YamlEntry,
+    nearest: Option<&str>,
+) {
+    let code = if nearest.is_some() { Code::NP022 } else { Code::NP010 };
+    let message = format!("unknown key '{}' in {context}", entry.key);
+    sink.add_with_suggestion(code, entry.key_span, message, nearest);
 }
 
 /// Reports a key of other runtimes that has no effect in this one.
@@ -389,15 +432,18 @@ pub(super) fn read_list<'n>(
     items
 }
 
-/// True if a text is a name: a letter or underscore, followed by letters, digits, underscores and,
-/// if allowed, hyphens.
-pub(super) fn is_name(text: &str, hyphens: bool) -> bool {
+/// True if a text is a name: a letter or underscore, followed by letters, digits, underscores and
+/// these separators.
+pub(super) fn is_name(text: &str, separators: &[char]) -> bool {
     let mut chars = text.chars();
     let has_valid_start = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     has_valid_start
         && text.len() <= 128
-        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || (hyphens && c == '-'))
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || separators.contains(&c))
 }
+
+/// Separators in the names of steps and tasks.
+pub(super) const NAME_SEPARATORS: [char; 2] = ['-', '/'];
 
 /// Reads a name with its position. Reports anything else.
 pub(super) fn read_name(
@@ -406,12 +452,12 @@ pub(super) fn read_name(
     node: &YamlNode,
 ) -> Option<Spanned<Arc<str>>> {
     let name = Spanned::<Arc<str>>::read_value(sink, key, node)?;
-    if is_name(&name, true) {
+    if is_name(&name, &NAME_SEPARATORS) {
         return Some(name);
     }
     let message = format!("'{}' is not a valid name", name.value);
     let hint =
-        "a name has at most 128 letters, digits, '_' and '-', and starts with a letter or '_'";
+        "a name has at most 128 letters, digits, '_', '-' and '/', and starts with a letter or '_'";
     sink.add_with_hint(Code::NP013, node.span, message, hint);
     None
 }

@@ -56,7 +56,7 @@ pub(super) fn parse_step(
         .require_entry(sink, "step")
         .and_then(|entry| read_name(sink, &entry.key, &entry.value));
     for (key, replacement) in UNSUPPORTED_STEP_KEYS {
-        if let Some(entry) = reader.take_nullable(key) {
+        if let Some(entry) = reader.take_unsupported(key) {
             let message = format!("'{key}' is not supported on a step; use {replacement}");
             sink.add_finding(Code::NP103, entry.key_span, message);
         }
@@ -146,7 +146,7 @@ fn parse_step_spec(
         report_deprecated_key(sink, entry.key_span, "next_mode", "next: {spec: {mode: …}}");
         RouterMode::read_value(sink, &entry.key, &entry.value)
     });
-    if let Some(entry) = reader.take_nullable("on_error") {
+    if let Some(entry) = reader.take_unsupported("on_error") {
         let hint = "catch a failure with an arc: when: \"{{ event.name == 'call.error' }}\"";
         sink.add_with_hint(Code::NP018, entry.key_span, "'on_error' has no effect", hint);
     }

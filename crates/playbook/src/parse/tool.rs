@@ -7,7 +7,7 @@ use noetl_types::time::Millis;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, RESERVED_KINDS, Task, TaskPolicy,
+    KeyType, KindKey, NamedValue, NamedValues, RESERVED_KINDS, SetClause, Task, TaskPolicy,
     TaskSpec, Tool, ToolKind, WorkbookTask,
 };
 use crate::source::{Span, Spanned};
@@ -16,7 +16,8 @@ use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::policy::parse_legacy_retry;
 use super::read::{
-    MapReader, ReadValue, is_name, read_keyword, report_no_effect, report_wrong_type,
+    MapReader, NAME_SEPARATORS, ReadValue, is_name, read_keyword, report_no_effect,
+    report_unknown_key, report_wrong_type,
 };
 use super::routing::report_deprecated_key;
 use super::values::{SetPlace, is_template, parse_dynamic, parse_named_value, parse_set};
@@ -123,21 +124,23 @@ pub(super) fn parse_task(
         .or_else(|| own_name.clone())
         .unwrap_or_else(|| Spanned::new("task".into(), node.head_span()));
     check_label(sink, &label);
-    let auth = reader.take_entry("auth").or(reader.take_entry("credential"));
     let mut task = Task {
         label,
         kind,
-        auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
-        auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
-        input: reader.read(sink, "input").unwrap_or_default(),
+        auth: None,
+        auth_span: Spanned::default(),
+        input: NamedValues::default(),
         spec: TaskSpec::default(),
-        set: parse_set(sink, reader.take_entry("set"), SetPlace::Task),
-        output: reader.read(sink, "output"),
-        libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
+        set: SetClause::default(),
+        output: None,
+        libs: None,
         config: NamedValues::default(),
     };
-    parse_legacy_keys(sink, &mut reader, &mut task);
-    let spec_config = parse_task_spec(sink, &mut reader, &mut task);
+    parse_common_keys(sink, &mut reader, &mut task);
+    let spec_config = match reader.take_entry("spec") {
+        Some(entry) => parse_task_spec(sink, &entry.value, &mut task),
+        None => NamedValues::default(),
+    };
     task.config = parse_config(sink, &mut reader, kind.value);
     // Keys of the task take precedence over keys of its `spec`.
     task.config.add_missing(spec_config);
@@ -197,9 +200,34 @@ pub(crate) fn report_missing_kind(
 }
 
 fn check_label(sink: &mut DiagnosticSink<'_>, label: &Spanned<Arc<str>>) {
-    if !is_name(label, true) {
+    if !is_name(label, &NAME_SEPARATORS) {
         sink.add_finding(Code::NP013, label.span, format!("'{}' is not a valid name", label.value));
     }
+}
+
+/// Parses the keys that every kind has, which are in the task or in its `spec`. Values that the task
+/// has already take precedence.
+fn parse_common_keys(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, task: &mut Task) {
+    if let Some(entry) = reader.take_entry("auth").or(reader.take_entry("credential"))
+        && task.auth.is_none()
+    {
+        task.auth = Some(parse_dynamic(sink, &entry.value));
+        task.auth_span = Spanned::new((), entry.value.span);
+    }
+    task.input.add_missing(reader.read(sink, "input").unwrap_or_default());
+    let set = parse_set(sink, reader.take_entry("set"), SetPlace::Task);
+    if task.set.is_empty() {
+        task.set = set;
+    }
+    let output = reader.read(sink, "output");
+    task.output = task.output.take().or(output);
+    let libs = reader.take_entry("libs").map(|entry| entry.value.to_json());
+    task.libs = task.libs.take().or(libs);
+    for key in ["timeout", "timeout_seconds"] {
+        let timeout = reader.read(sink, key);
+        task.spec.timeout = task.spec.timeout.or(timeout);
+    }
+    parse_legacy_keys(sink, reader, task);
 }
 
 /// Parses the keys of a task that have another form now.
@@ -212,41 +240,38 @@ fn parse_legacy_keys(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, 
         task.input.add_missing(reader.read(sink, "args").unwrap_or_default());
     }
     if let Some(names) = reader.read(sink, "output_select") {
-        task.output.get_or_insert_default().output_select = Some(names);
+        task.output.get_or_insert_default().output_select.get_or_insert(names);
+    }
+    if let Some(entry) = reader.take_entry("retry")
+        && let Some(rule) = parse_legacy_retry(sink, entry)
+    {
+        task.spec.policy.get_or_insert_default().rules.insert(0, rule);
     }
     for old in ["eval", "expr"] {
-        if let Some(entry) = reader.take_nullable(old) {
+        if let Some(entry) = reader.take_unsupported(old) {
             let message = format!("'{old}' is not supported; use spec.policy.rules");
             sink.add_finding(Code::NP416, entry.key_span, message);
         }
     }
 }
 
-/// Parses the timeout and the policy of a task. Returns the keys of its kind that are under `spec`.
-fn parse_task_spec(
-    sink: &mut DiagnosticSink<'_>,
-    reader: &mut MapReader<'_>,
-    task: &mut Task,
-) -> NamedValues {
-    let mut config = NamedValues::default();
-    let retry = reader.take_entry("retry").and_then(|entry| parse_legacy_retry(sink, entry));
-    if let Some(entry) = reader.take_entry("spec")
-        && let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value)
-    {
-        task.spec.timeout = reader.read(sink, "timeout");
-        task.spec.policy = reader
-            .take_nullable("policy")
-            .and_then(|entry| TaskPolicy::read_value(sink, "policy", &entry.value));
-        reader.report_keys_without_effect(sink, &TaskSpec::KEYS_WITHOUT_EFFECT);
-        config = parse_config(sink, &mut reader, task.kind.value);
+/// Parses the `spec` of a task: policy, and common keys that the task lacks. Returns the keys of its
+/// kind that are under `spec`.
+fn parse_task_spec(sink: &mut DiagnosticSink<'_>, node: &YamlNode, task: &mut Task) -> NamedValues {
+    let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", node) else {
+        return NamedValues::default();
+    };
+    let policy = reader
+        .take_nullable("policy")
+        .and_then(|entry| TaskPolicy::read_value(sink, "policy", &entry.value));
+    if let Some(policy) = policy {
+        let legacy = task.spec.policy.replace(policy);
+        let rules = legacy.into_iter().flat_map(|legacy| legacy.rules);
+        task.spec.policy.get_or_insert_default().rules.splice(0..0, rules);
     }
-    if let Some(rule) = retry {
-        task.spec.policy.get_or_insert_default().rules.insert(0, rule);
-    }
-    for key in ["timeout_seconds", "timeout"] {
-        task.spec.timeout = reader.read(sink, key).or(task.spec.timeout);
-    }
-    config
+    reader.report_keys_without_effect(sink, &TaskSpec::KEYS_WITHOUT_EFFECT);
+    parse_common_keys(sink, &mut reader, task);
+    parse_config(sink, &mut reader, task.kind.value)
 }
 
 /// Parses the keys of the tool kind. Reports unknown keys.
@@ -268,14 +293,8 @@ fn parse_config(
             find_key(spec.keys, &entry.key).map(|key| (key.name, key.value_type))
         };
         let Some((name, value_type)) = key else {
-            let names = spec.keys.iter().map(|key| key.name).chain(COMMON_TASK_KEYS);
-            let nearest = nearest_name(&entry.key, names);
-            sink.add_with_suggestion(
-                Code::NP010,
-                entry.key_span,
-                format!("unknown key '{}' in {kind}", entry.key),
-                nearest,
-            );
+            let names = spec.keys.iter().flat_map(KindKey::spellings);
+            reader.report_unknown_key(sink, kind.as_str(), entry, names);
             continue;
         };
         if value_type == KeyType::NoEffect {
@@ -297,7 +316,7 @@ fn parse_config(
 }
 
 fn find_key<'k>(keys: &'k [KindKey], name: &str) -> Option<&'k KindKey> {
-    keys.iter().find(|key| key.name == name || key.aliases.contains(&name))
+    keys.iter().find(|key| key.spellings().any(|spelling| spelling == name))
 }
 
 /// Checks the type of a literal value. A template can produce any type.
@@ -323,13 +342,30 @@ fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: 
         KeyType::Text => (is_text || is_number, "text"),
         KeyType::Bool => (matches!(json, Json::Bool(_)), "a bool"),
         KeyType::Integer => (matches!(json, Json::Int(_) | Json::UInt(_)), "an integer"),
-        KeyType::List => (is_list, "a list"),
-        KeyType::Map => (is_map, "a map"),
+        KeyType::List | KeyType::Items(_) => (is_list, "a list"),
+        KeyType::Map | KeyType::Fields(_) => (is_map, "a map"),
         KeyType::TextOrList => (is_text || is_list, "text or a list"),
         KeyType::MapOrList => (is_map || is_list, "a map or a list"),
     };
     if !is_valid {
         report_wrong_type(sink, &entry.key, expected, node);
+    } else if let KeyType::Fields(keys) | KeyType::Items(keys) = value_type {
+        check_inner_keys(sink, &entry.key, node, keys);
+    }
+}
+
+/// Checks the keys of a map, or of the maps of a list.
+fn check_inner_keys(sink: &mut DiagnosticSink<'_>, context: &str, node: &YamlNode, keys: &[&str]) {
+    for map in node.as_list().unwrap_or(std::slice::from_ref(node)) {
+        for entry in map.as_map().unwrap_or_default() {
+            if !keys.contains(&&*entry.key) {
+                let nearest = nearest_name(&entry.key, keys.iter().copied());
+                report_unknown_key(sink, context, entry, nearest);
+            } else if entry.value.as_map().is_some() {
+                // The long form of a script has a map in `source`.
+                check_inner_keys(sink, &entry.key, &entry.value, keys);
+            }
+        }
     }
 }
 

@@ -128,3 +128,27 @@ fn good_playbooks_match_json_schema() {
         assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
     }
 }
+
+/// Earlier releases accept the common keys of a task under `spec` too, with a lower priority.
+#[test]
+fn spec_of_task_may_hold_common_keys() {
+    let playbook = |tool: &str| {
+        let text = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: p }}\n\
+             workflow:\n  - step: s\n    tool: {tool}\n"
+        );
+        let checked = check(&text, &CheckOptions::default());
+        assert_eq!(checked.diagnostics, [], "{tool}");
+        checked.document.expect("document")
+    };
+    let flat = playbook(
+        "{ kind: python, auth: db, input: { a: 1, b: 2 }, set: { ctx.x: 1 }, libs: [json], code: 'a' }",
+    );
+    let nested = playbook(
+        "{ kind: python, input: { a: 1 }, spec: { auth: db, input: { a: 9, b: 2 }, \
+         set: { ctx.x: 1 }, libs: [json], code: 'a' } }",
+    );
+    assert_eq!(flat, nested);
+    let own = playbook("{ kind: python, auth: db, spec: { auth: other, code: 'a' } }");
+    assert_eq!(own, playbook("{ kind: python, auth: db, code: 'a' }"));
+}
