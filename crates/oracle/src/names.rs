@@ -15,7 +15,7 @@ pub(crate) struct StepValue {
 }
 
 impl StepValue {
-    fn to_binding(&self) -> Binding {
+    pub(crate) fn to_binding(&self) -> Binding {
         let data = StepData::new(self.data.clone());
         Binding::Step(Arc::new(match &self.labels {
             Some(labels) => data.with_labels(Json::from(labels.clone())),

@@ -7,8 +7,8 @@ use noetl_types::time::Millis;
 use noetl_types::{Json, JsonMap};
 
 use crate::model::{
-    Backoff, Condition, JumpTarget, OnUnmatched, RetryPolicy, RuleAction, RuleTest, SetClause,
-    Task, TaskPolicy, ValueOrTemplate,
+    Backoff, Condition, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleTest,
+    SetClause, Task, TaskPolicy, ValueOrTemplate,
 };
 use crate::template::{RenderError, TemplateEnvironment};
 
@@ -39,6 +39,8 @@ pub struct PolicyDecision<'p> {
     pub action: NextAction<'p>,
     /// Variables that the matching rule writes, regardless of the action.
     pub set: Option<&'p SetClause>,
+    /// The matching rule.
+    pub rule: Option<&'p PolicyRule>,
 }
 
 /// Next action of a pipeline after an attempt.
@@ -92,7 +94,7 @@ pub fn evaluate_policy<'p>(
 ) -> Result<PolicyDecision<'p>, PolicyError> {
     let Some(policy) = policy else {
         let action = if attempt.is_ok { NextAction::Continue } else { NextAction::Fail };
-        return Ok(PolicyDecision { action, set: None });
+        return Ok(PolicyDecision { action, set: None, rule: None });
     };
     for (index, rule) in policy.rules.iter().enumerate() {
         let evaluator = RuleEvaluator { rule_index: index, environment };
@@ -107,14 +109,14 @@ pub fn evaluate_policy<'p>(
             RuleAction::Retry(retry) => evaluator.retry_action(retry, attempt)?,
         };
         let set = (!rule.then.set.is_empty()).then_some(&rule.then.set);
-        return Ok(PolicyDecision { action, set });
+        return Ok(PolicyDecision { action, set, rule: Some(rule) });
     }
     let action = match policy.on_unmatched {
         _ if attempt.is_ok => NextAction::Continue,
         OnUnmatched::Continue => NextAction::Continue,
         OnUnmatched::Fail => NextAction::Fail,
     };
-    Ok(PolicyDecision { action, set: None })
+    Ok(PolicyDecision { action, set: None, rule: None })
 }
 
 /// Evaluates one rule in a template environment.

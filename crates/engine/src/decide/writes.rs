@@ -46,8 +46,8 @@ pub(super) fn bounds_error(values: &JsonMap) -> Option<TaskError> {
             Some(bytes) => remaining -= bytes,
             None => {
                 return limit(format!(
-                    "set: the values are larger than {MAX_SET_BYTES} bytes; keep big data in the \
-                     data of a step"
+                    "set: with `{path}`, the values are larger than {MAX_SET_BYTES} bytes; keep big \
+                     data in the data of a step"
                 ));
             }
         }

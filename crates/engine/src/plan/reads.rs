@@ -150,6 +150,9 @@ impl<'p> ReadCollector<'p> {
             self.visit_dynamic(auth, &inputs);
         }
         self.visit_fields(&task.config, &inputs);
+        // After the task, its own name and that of its step refer to its data on the worker.
+        let mut inputs = inputs;
+        inputs.extend([&*task.label.value, &*step.name.value]);
         self.visit_set(&task.set, &inputs);
         for rule in task.spec.policy.iter().flat_map(|policy| &policy.rules) {
             if let RuleTest::When(when) = &rule.test {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use noetl_playbook::model::{Step, Task, ToolKind};
+use noetl_playbook::model::{Step, Task, Tool, ToolKind};
 use noetl_playbook::template::OutputPlace;
 use noetl_types::{Json, JsonMap};
 
-use super::LoopItem;
 use super::executor::{PipelineExecutor, TaskAttempt};
-use crate::names::{NamePrecedence, TemplateNames};
+use super::{LoopItem, pipeline_data};
+use crate::names::{NamePrecedence, StepValue, TemplateNames};
 use crate::outcome::ToolAnswer;
 
 impl PipelineExecutor<'_> {
@@ -59,7 +59,29 @@ impl PipelineExecutor<'_> {
             envelope.push(("http", Json::object(http)));
         }
         names.add_output(place, Json::object(envelope), &data);
+        self.add_own_names(&mut names, attempt.task, data);
         names
+    }
+
+    /// Adds the data of the attempt under the names of its task and its step.
+    fn add_own_names(&self, names: &mut TemplateNames, task: &Task, data: Json) {
+        let (step, label) = (self.command.step, &task.label.value);
+        let mut results = self.progress.results.clone();
+        results.insert(Arc::clone(label), data.clone());
+        let own = match &step.tool {
+            Tool::Single(_) => StepValue { data, labels: None },
+            Tool::Pipeline(_) => {
+                names.add_name(NamePrecedence::Label, Arc::clone(label), data.clone());
+                let data = pipeline_data(&results, data);
+                StepValue { data, labels: Some(results.clone()) }
+            }
+        };
+        let is_label =
+            matches!(step.tool, Tool::Pipeline(_)) && results.contains_key(&step.name.value);
+        if !is_label {
+            names.add_name(NamePrecedence::Label, Arc::clone(&step.name.value), own.to_binding());
+        }
+        names.add_name(NamePrecedence::Builtin, "results", Json::from(results));
     }
 }
 

@@ -129,3 +129,31 @@ workflow:
         Some(&parse_json(r#"[["item","step","task"]]"#))
     );
 }
+
+#[test]
+fn own_name_is_data_of_this_pass_after_the_task() {
+    let result = run_text(
+        r#"
+workflow:
+  - step: page
+    tool:
+      kind: noop
+      result: { n: "{{ (ctx.n | default(0)) + 1 }}", before: "{{ page.n | default('none') }}" }
+      set: { ctx.n: "{{ page.n }}", ctx.seen: "{{ (ctx.seen | default([])) + [page.before] }}" }
+      spec:
+        policy:
+          rules:
+            - { when: "{{ page.n > 5 }}", then: { do: fail } }
+            - else: { then: { do: continue, set: { ctx.rule: "{{ page.data.n }}" } } }
+    next: { arcs: [{ step: page, when: "{{ page.n < 2 }}" }, { step: pipe }] }
+  - step: pipe
+    tool:
+      - { name: a, kind: noop, result: { x: 1 }, set: { ctx.a: "{{ a.x }}{{ pipe.a.x }}{{ results.a.x }}" } }
+      - { name: b, kind: noop, result: { y: 2 }, set: { ctx.b: "{{ pipe.a.x }}{{ pipe.b.y }}{{ pipe.y }}{{ pipe.results.b.y }}" } }
+"#,
+    );
+    assert_eq!(
+        result.ctx,
+        parse_json(r#"{"a":"111","b":"1222","n":2,"rule":2,"seen":["none",1]}"#)
+    );
+}

@@ -65,12 +65,16 @@ fn check_name(
         "steps" if in_run => {
             if let Some(name) = read.path.get(1) {
                 check_step_name(sink, context, name, span);
+                check_own_facts(sink, site, read, span);
             }
         }
         _ if is_step => {
             visible.reachability.check_step_read(sink, context, site, &RootRead { root, span });
         }
+        _ if is_label(site, root) => report_early_read(sink, span, root, task_label(site), None),
         _ if read.maybe_local => {}
+        // The template says what happens if there is no such name.
+        _ if site.template.facts().optional_names.iter().any(|name| **name == *root) => {}
         _ => report_unknown_name(sink, context, visible, &RootRead { root, span }),
     }
 }
@@ -121,6 +125,51 @@ fn check_step_name(
         let message = format!("unknown name 'steps.{name}'");
         sink.add_with_suggestion(Code::NP503, span, message, context.nearest_step(name));
     }
+}
+
+/// Reports a read of the data of a step through `steps` while the step runs.
+fn check_own_facts(
+    sink: &mut DiagnosticSink<'_>,
+    site: &TemplateSite<'_>,
+    read: &NameRead,
+    span: Span,
+) {
+    let Some(step) =
+        site.step.filter(|step| site.kind.is_during_step() && step.name.value == read.path[1])
+    else {
+        return;
+    };
+    if read.path.get(2).is_some_and(|fact| &**fact == "data") {
+        let hint =
+            site.kind.sees_own_data().then(|| format!("read 'output' or '{}'", step.name.value));
+        let subject = format!("steps.{}.data", step.name.value);
+        report_early_read(sink, span, &subject, &step.name.value, hint);
+    }
+}
+
+/// Reports a read of data that does not exist yet.
+fn report_early_read(
+    sink: &mut DiagnosticSink<'_>,
+    span: Span,
+    subject: &str,
+    reader: &str,
+    hint: Option<String>,
+) {
+    let message = format!("'{subject}' cannot have run before '{reader}'");
+    match hint {
+        Some(hint) => sink.add_with_hint(Code::NP504, span, message, hint),
+        None => sink.add_finding(Code::NP504, span, message),
+    }
+}
+
+/// True if the name is the label of a task in the pipeline of the template.
+fn is_label(site: &TemplateSite<'_>, name: &str) -> bool {
+    let tasks = site.step.filter(|_| site.task.is_some()).map(|step| step.tool.tasks());
+    tasks.into_iter().flatten().any(|task| &*task.label.value == name)
+}
+
+fn task_label<'p>(site: &TemplateSite<'p>) -> &'p str {
+    site.task.map_or("", |task| &task.label.value)
 }
 
 fn check_keychain_read(
@@ -258,15 +307,15 @@ impl StepReachability {
         {
             return;
         }
-        let message =
-            format!("'{}' cannot have run before '{}'", read.root, step_name_or_empty(site.step));
-        sink.add_finding(Code::NP504, read.span, message);
+        let is_own = current_step == read_step;
+        let hint =
+            is_own.then(|| "it is the data of an earlier pass, and no arc leads back".to_owned());
+        report_early_read(sink, read.span, read.root, step_name_or_empty(site.step), hint);
     }
 
     /// True if the step reads its own result after its task has run.
     fn is_own_result(site: &TemplateSite<'_>, current_step: StepIndex, read: StepIndex) -> bool {
-        current_step == read
-            && matches!(site.kind, SiteKind::StepSet | SiteKind::ArcWhen | SiteKind::ArcSet)
+        current_step == read && site.kind.sees_own_data()
     }
 }
 

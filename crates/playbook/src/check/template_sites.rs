@@ -38,6 +38,18 @@ pub(super) enum SiteKind {
     ArcSet,
 }
 
+impl SiteKind {
+    /// True if the template is rendered after the task or the step has run.
+    pub(super) fn sees_own_data(self) -> bool {
+        matches!(self, Self::TaskSet | Self::Rule | Self::StepSet | Self::ArcWhen | Self::ArcSet)
+    }
+
+    /// True if the template is rendered while its step runs.
+    pub(super) fn is_during_step(self) -> bool {
+        self == Self::Task || self.sees_own_data()
+    }
+}
+
 /// A template and its location.
 pub(super) struct TemplateSite<'p> {
     pub(super) template: &'p Template,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{Playbook, SetClause, SetTarget, Step};
+use crate::model::{Playbook, RuleAction, SetClause, SetTarget, Step, Task, Tool};
 
 use super::template_sites::{SiteKind, TemplateSite};
 
@@ -101,11 +101,34 @@ pub(super) fn local_names<'p>(site: &TemplateSite<'p>) -> Vec<&'p str> {
     }
     if let Some(step) = site.step {
         names.extend(step_names(step, site.kind));
+        names.extend(readable_labels(step, site));
     }
     if let Some(task) = site.task {
         names.extend(task.input.iter().map(|field| &*field.name.value));
     }
     names
+}
+
+/// Returns the labels of the tasks whose data a template can see. Without a jump, the tasks run in
+/// order.
+fn readable_labels<'p>(step: &'p Step, site: &TemplateSite<'p>) -> Vec<&'p str> {
+    if !matches!(site.kind, SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet | SiteKind::Claim) {
+        return Vec::new();
+    }
+    let tasks = step.tool.tasks();
+    let mut rules =
+        tasks.iter().filter_map(|task| task.spec.policy.as_ref()).flat_map(|policy| &policy.rules);
+    let jumps = rules.any(|rule| matches!(rule.then.action, RuleAction::Jump(_)));
+    let own = match (site.task, &step.tool) {
+        (Some(own), _) => Some(own),
+        (None, Tool::Single(task)) => Some(&**task),
+        // The input of the step is rendered for each of its tasks.
+        (None, Tool::Pipeline(_)) => None,
+    };
+    let is_own = |task: &Task| own.is_some_and(|own| std::ptr::eq(task, own));
+    let before = tasks.iter().take_while(|task| jumps || !is_own(task));
+    let own = own.filter(|_| site.kind.sees_own_data());
+    before.chain(own).map(|task| &*task.label.value).collect()
 }
 
 /// Returns the names that a step defines for itself.
@@ -115,7 +138,6 @@ fn step_names(step: &Step, kind: SiteKind) -> Vec<&str> {
         matches!(kind, SiteKind::Task | SiteKind::Rule | SiteKind::TaskSet | SiteKind::Claim);
     if in_task {
         names.extend(step.input.iter().map(|field| &*field.name.value));
-        names.extend(step.tool.tasks().iter().map(|task| &*task.label.value));
         if let Some(looping) = &step.looping {
             names.push(&*looping.iterator.value);
             names.extend(LOOP_NAMES);

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use noetl_types::{Json, JsonMap, Text, Timestamp};
 
 use super::call::CodeContext;
+use super::state::pipeline_data;
 use crate::command_context::CommandContext;
-use crate::template::{Binding, FetchNeed, TaskOutput, TemplateEnvironment, TemplateLimits};
+use crate::model::{Step, Tool};
+use crate::template::{
+    Binding, FetchNeed, StepData, TaskOutput, TemplateEnvironment, TemplateLimits,
+};
 
 /// The item of an iteration.
 pub(super) struct LoopItem {
@@ -81,13 +85,12 @@ pub(super) struct CommandData {
 }
 
 impl CommandData {
-    fn local_value(&self, name: &str) -> Option<Json> {
+    /// A name of the iteration, or a variable of the pipeline or of the step pass.
+    fn variable(&self, name: &str) -> Option<Json> {
         let iteration = self.item.as_ref().and_then(|item| item.lookup_bare(name));
         iteration.or_else(|| {
             let variable = self.pipeline.get(name);
-            let variable = variable.or_else(|| self.step_variables.get(name));
-            let local = variable.or_else(|| self.results.get(name));
-            local.or_else(|| self.ctx.get(name)).cloned()
+            variable.or_else(|| self.step_variables.get(name)).cloned()
         })
     }
 
@@ -109,9 +112,45 @@ pub(super) struct TaskEnvironment<'s> {
     pub(super) input: Option<&'s JsonMap>,
     pub(super) output: Option<TaskOutput>,
     pub(super) error: Json,
+    /// The attempt whose `set` or rules are rendered.
+    pub(super) completed: Option<CompletedTask<'s>>,
+}
+
+/// A completed attempt, as the step's and the task's own name refer to it.
+pub(super) struct CompletedTask<'s> {
+    pub(super) step: &'s Step,
+    pub(super) data: &'s Json,
 }
 
 impl TaskEnvironment<'_> {
+    /// The data of this pass, under the name of the task or of the step.
+    fn own_data(&self, name: &str) -> Option<Binding> {
+        let completed = self.completed.as_ref()?;
+        let is_step = name == &*completed.step.name.value;
+        match &completed.step.tool {
+            Tool::Pipeline(_) if name == self.label => Some(Binding::Value(completed.data.clone())),
+            Tool::Pipeline(_) if is_step && !self.command.results.contains_key(name) => {
+                let labels = self.results();
+                let data = pipeline_data(&labels, Some(completed.data.clone()));
+                let data = StepData::new(data).with_labels(Json::from(labels));
+                Some(Binding::Step(Arc::new(data)))
+            }
+            Tool::Single(_) if is_step => {
+                Some(Binding::Step(Arc::new(StepData::new(completed.data.clone()))))
+            }
+            Tool::Pipeline(_) | Tool::Single(_) => None,
+        }
+    }
+
+    /// The data of the tasks so far, by label.
+    fn results(&self) -> JsonMap {
+        let mut results = self.command.results.clone();
+        if let Some(completed) = &self.completed {
+            results.insert(self.label.into(), completed.data.clone());
+        }
+        results
+    }
+
     fn input_value(&self, name: &str) -> Option<&Json> {
         self.input.and_then(|input| input.get(name))
     }
@@ -119,8 +158,14 @@ impl TaskEnvironment<'_> {
     /// Looks up a name that is not reserved by the language.
     fn lookup_bare(&self, name: &str) -> Option<Binding> {
         let command = self.command;
-        if let Some(value) = command.local_value(name) {
+        if let Some(value) = command.variable(name) {
             return Some(Binding::Value(value));
+        }
+        if let Some(own) = self.own_data(name) {
+            return Some(own);
+        }
+        if let Some(value) = command.results.get(name).or_else(|| command.ctx.get(name)) {
+            return Some(Binding::Value(value.clone()));
         }
         command
             .context
@@ -209,7 +254,7 @@ impl TemplateEnvironment for TaskEnvironment<'_> {
             "error" => self.error.clone(),
             "iter" => command.iter_map(),
             "input" => Json::from(self.input.cloned().unwrap_or_default()),
-            "results" => Json::from(command.results.clone()),
+            "results" => Json::from(self.results()),
             "_prev" => command.previous.clone(),
             "_task" => Json::from(self.label),
             "_attempt" => Json::from(self.attempt),

@@ -16,20 +16,21 @@ use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 use super::MachineInput;
 use super::call::{CallSpec, CompletedAttempt, ToolResult, needs_full_context};
 use super::command_spec::{CommandSpec, NoSuchStep};
-use super::environment::{CommandData, LoopItem, TaskEnvironment};
+use super::environment::{CommandData, CompletedTask, LoopItem, TaskEnvironment};
 use super::outcome::MachineOutcome;
-use crate::bounds::{bounded_error, fits_within};
-use crate::model::{Playbook, SetTarget, Step, Task};
+use crate::bounds::{MAX_SET_BYTES, bounded_error, fits_within, size_within};
+use crate::model::{Playbook, PolicyRule, RuleTest, SetTarget, Step, Task};
 use crate::paths::{path_text, write_variables};
 use crate::policy::{self, NextAction, PolicyDecision, PolicyError};
 use crate::segments;
-use crate::template::{FetchNeed, OutputPlace, TaskOutput};
+use crate::template::{FetchNeed, OutputPlace, TaskOutput, Template};
 use crate::timeout;
 use frame::RowFrame;
 use rendering::{Writes, template_error};
 
 pub(super) use keychain::EntryError;
 pub use keychain::KeychainEntrySpec;
+pub(super) use results::pipeline_data;
 
 /// Maximum number of retried attempts in the outcome.
 const MAX_REPORTED_RETRIES: usize = 1000;
@@ -110,6 +111,19 @@ pub(super) enum Transition {
 pub(super) enum RenderFailure {
     Needs(FetchNeed),
     Failed(TaskError),
+}
+
+/// The error of a successful task that its policy fails.
+fn policy_failure(rule: Option<&PolicyRule>) -> TaskError {
+    let condition = match rule.map(|rule| &rule.test) {
+        Some(RuleTest::When(when)) => when.value.as_template().map(Template::source),
+        Some(RuleTest::Else) | None => None,
+    };
+    let message = match condition {
+        Some(condition) => format!("a rule of the policy failed the task: when {condition}"),
+        None => "the policy failed the task".to_owned(),
+    };
+    TaskError::new(TaskErrorKind::Unknown, message)
 }
 
 /// The item of a loop iteration.
@@ -378,7 +392,7 @@ impl CommandState {
     fn task_environment<'s>(
         &'s self,
         task: &'s Task,
-        completed: Option<(&CompletedAttempt, OutputPlace)>,
+        completed: Option<(&'s CompletedAttempt, OutputPlace)>,
     ) -> TaskEnvironment<'s> {
         TaskEnvironment {
             command: &self.data,
@@ -390,6 +404,10 @@ impl CommandState {
                 TaskOutput::new(place, completed.envelope.clone(), completed.data.clone())
             }),
             error: completed.map_or(Json::Null, |(completed, _)| completed.error_json()),
+            completed: completed.map(|(completed, _)| CompletedTask {
+                step: &self.playbook.workflow[self.step_index],
+                data: &completed.data,
+            }),
         }
     }
 
@@ -437,7 +455,11 @@ impl CommandState {
         if completed.error.is_none() && !task.set.is_empty() {
             let environment = self.task_environment(task, Some((&completed, OutputPlace::Set)));
             match self.render_set(&task.set, &environment) {
-                Ok(values) => self.write_values(values),
+                Ok(values) => {
+                    if let Some(error) = self.write_values(values) {
+                        return Transition::End(Some(self.locate_error(error)));
+                    }
+                }
                 Err(RenderFailure::Needs(target)) => {
                     self.phase = AttemptPhase::Set(completed);
                     return Transition::Fetch(target);
@@ -460,7 +482,9 @@ impl CommandState {
     ) -> Transition {
         match self.policy_decision(task, &completed, input) {
             Ok((decision, values)) => {
-                self.write_values(values);
+                if let Some(error) = self.write_values(values) {
+                    return Transition::End(Some(self.locate_error(error)));
+                }
                 self.follow_decision(step, decision, *completed, input)
             }
             Err(RenderFailure::Needs(target)) => {
@@ -527,9 +551,9 @@ impl CommandState {
             }
             NextAction::Break => Transition::End(None),
             NextAction::Fail | NextAction::AttemptsExhausted => {
-                let failed =
-                    || TaskError::new(TaskErrorKind::Unknown, "the policy failed the task");
-                let error = completed.error.unwrap_or_else(|| self.locate_error(failed()));
+                let error = completed.error;
+                let error =
+                    error.unwrap_or_else(|| self.locate_error(policy_failure(decision.rule)));
                 Transition::End(Some(error))
             }
         }
@@ -575,9 +599,13 @@ impl CommandState {
         Transition::Continue
     }
 
-    fn write_values(&mut self, values: Writes) {
+    /// Writes the values of a `set`. Returns an error if too much of it would be reported to the
+    /// server.
+    fn write_values(&mut self, values: Writes) -> Option<TaskError> {
+        let mut error = None;
         for (target, value) in values {
-            policy::add_write(&mut self.set, &target.key(), value.clone());
+            let key = target.key();
+            policy::add_write(&mut self.set, &key, value.clone());
             let data = &mut self.data;
             let (variables, path) = match target {
                 SetTarget::Ctx(path) => (&mut data.ctx, path),
@@ -588,7 +616,32 @@ impl CommandState {
                     continue;
                 }
             };
+            if let Some(size_error) = set_size_error(&self.set, &key) {
+                self.set.remove(&*key);
+                error.get_or_insert(size_error);
+            }
             write_variables(variables, &JsonMap::from([(path_text(&path), value)]));
         }
+        error
     }
+}
+
+/// True for a variable of the pipeline, which no template of the server reads.
+fn stays_on_worker(key: &str) -> bool {
+    matches!(SetTarget::parse(key), Ok(SetTarget::Bare(_)))
+}
+
+/// Returns the error for writes that are too large for the log, after the write of `key`.
+fn set_size_error(set: &JsonMap, key: &str) -> Option<TaskError> {
+    let mut reported = set.iter().filter(|(key, _)| !stays_on_worker(key));
+    let remaining = reported.try_fold(MAX_SET_BYTES, |remaining, (_, value)| {
+        Some(remaining - size_within(value, remaining)?)
+    });
+    let message = || {
+        format!(
+            "set: with `{key}`, the values are larger than {MAX_SET_BYTES} bytes; keep big data in \
+             the data of a step, or in a variable of the pipeline (a name without `ctx.`)"
+        )
+    };
+    remaining.is_none().then(|| TaskError::new(TaskErrorKind::Limit, message()))
 }

@@ -589,3 +589,22 @@ proptest! {
         prop_assert!(calls <= attempts as usize && attempts <= 30);
     }
 }
+
+#[test]
+fn large_variable_of_pipeline_stays_on_worker() {
+    let rows = format!("{:?}", "x".repeat(300 << 10));
+    let step = "    tool:\n      - { name: load, kind: shell, command: x, set: { TARGET: '{{ output }}' } }\n      - { name: count, kind: noop, result: '{{ rows | length }}' }\n";
+    let run = |target: &str| {
+        let command = build_command(&step.replace("TARGET", target));
+        run_command(command, &[ok_result(&rows), ok_result("1")], None)
+    };
+    let (lines, outcome) = run("rows");
+    assert!(lines.contains("\"result\":307200"), "{lines}");
+    assert!(outcome.error.is_none() && outcome.set.is_empty(), "{outcome:?}");
+    // A variable of the run leaves the worker. Its task fails, and no further task runs.
+    let (lines, outcome) = run("ctx.rows");
+    assert_eq!(lines.matches("call ").count(), 1, "{lines}");
+    let error = outcome.error.expect("too large");
+    assert_eq!(error.kind, TaskErrorKind::Limit);
+    assert!(error.message.as_str().starts_with("set: with `ctx.rows`"), "{}", error.message);
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::program::{CompareOp, Expr, ExprKind, LinkKind, MathOp};
+use super::program::{ChainLink, CompareOp, Expr, ExprKind, LinkKind, MathOp};
 
 /// The names a template reads, its comparisons and its outputs, with byte ranges in its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct TemplateFacts {
     pub event_names: Vec<EventName>,
     /// Byte range of each `{{ }}`, including the delimiters.
     pub outputs: Vec<Range<usize>>,
+    /// Names that may be absent: the template tests whether they are defined, or has a default.
+    pub optional_names: Vec<Arc<str>>,
 }
 
 /// A read of a name from the environment.
@@ -84,6 +86,22 @@ impl TemplateFacts {
         }
     }
 
+    /// Records the name at the start of a value that may be absent.
+    pub(super) fn record_optional(&mut self, value: &Expr, links: &[ChainLink]) {
+        let allows_absence = links.iter().any(|link| match &link.kind {
+            LinkKind::Filter(filter, _) => matches!(filter.name(), "default" | "d"),
+            LinkKind::Test { test, .. } => matches!(test.name(), "defined" | "undefined" | "none"),
+            _ => false,
+        });
+        let base = match &value.kind {
+            ExprKind::Chain(base, _) => &base.kind,
+            other => other,
+        };
+        if let (true, ExprKind::Name(name)) = (allows_absence, base) {
+            self.optional_names.push(Arc::clone(&name.text));
+        }
+    }
+
     fn record_event_names(&mut self, constant: &Expr) {
         match &constant.kind {
             ExprKind::Const(Json::Str(name)) => self
@@ -145,6 +163,20 @@ fn static_type(expr: &Expr) -> Option<&'static str> {
         ExprKind::Chain(_, links) => links.last().and_then(|link| link_type(&link.kind)),
         ExprKind::Name(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Conditional(_) => None,
     }
+}
+
+/// True if the text of a value is made of letters, digits and a few symbols, without quotes.
+pub(super) fn yields_plain_text(expr: &Expr) -> bool {
+    let is_encoded = match &expr.kind {
+        ExprKind::Chain(_, links) => links.last().is_some_and(|link| match &link.kind {
+            LinkKind::Filter(filter, _) => {
+                matches!(filter.name(), "urlencode" | "b64encode" | "sha256")
+            }
+            _ => false,
+        }),
+        _ => false,
+    };
+    is_encoded || matches!(static_type(expr), Some("number" | "bool"))
 }
 
 fn link_type(link: &LinkKind) -> Option<&'static str> {

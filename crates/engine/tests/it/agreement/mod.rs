@@ -69,6 +69,43 @@ fn assert_agreement(from: u64, count: u64, config: &GenConfig) {
     }
 }
 
+/// Reads of own names, which the generator does not write.
+#[test]
+fn own_names_agree() {
+    let text = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: own_names }
+workflow:
+  - step: page
+    loop: { in: [3, 4], iterator: n }
+    tool:
+      - name: a
+        kind: noop
+        result: { x: "{{ n }}", before: "{{ page.stats.total | default('none') }}" }
+        set: { ctx.a: "{{ (ctx.a | default([])) + [a.x, page.a.x, page.x, results.a.x] }}" }
+      - name: page_b
+        kind: noop
+        result: "{{ a.x * 2 }}"
+        spec:
+          policy:
+            rules:
+              - when: "{{ page_b > 7 and page.data == page_b and page.results.a.x == 4 }}"
+                then: { do: continue, set: { ctx.b: "{{ page }}" } }
+    set: { ctx.passes: "{{ (ctx.passes | default(0)) + page.stats.total }}" }
+    next: { arcs: [{ step: page, when: "{{ ctx.passes < 4 }}" }, { step: one }] }
+  - step: one
+    tool: { kind: noop, result: { v: 1 }, set: { iter.v: "{{ one.v }}", ctx.one: "{{ one }}" } }
+"#;
+    let checked = noetl_playbook::check(text, &noetl_playbook::CheckOptions::default());
+    let Some(noetl_playbook::Document::Playbook(playbook)) = checked.document else {
+        panic!("{:#?}", checked.diagnostics);
+    };
+    let oracle = oracle_summaries(&playbook);
+    assert_eq!(oracle, engine_summaries(&playbook));
+    assert!(format!("{oracle:?}").contains("COMPLETED"), "{oracle:#?}");
+}
+
 /// Enables every feature without external events, plus the given features with external events.
 macro_rules! config_with {
     ($($feature:ident),+) => {

@@ -129,3 +129,33 @@ workflow:
     let expected = r#"["x x 0 0 0 0 2 False True","y y 1 1 1 1 2 True False"]"#;
     assert_eq!(step_data(&sim, "each").get("results").unwrap().to_string(), expected);
 }
+
+/// In the `set` and the rules of a task, the names of the task and of its step mean the data of this
+/// pass. In its config, they mean the data of the pass before.
+#[test]
+fn own_name_is_data_of_this_pass_after_the_task() {
+    let sim = Simulation::from_body(
+        r#"
+workflow:
+  - step: page
+    tool:
+      kind: noop
+      result: { n: "{{ (ctx.n | default(0)) + 1 }}", before: "{{ page.n | default('none') }}" }
+      set: { ctx.n: "{{ page.n }}", ctx.seen: "{{ (ctx.seen | default([])) + [page.before] }}" }
+      spec:
+        policy:
+          rules:
+            - { when: "{{ page.n > 5 }}", then: { do: fail } }
+            - else: { then: { do: continue, set: { ctx.rule: "{{ page.data.n }}" } } }
+    next: { arcs: [{ step: page, when: "{{ page.n < 2 }}" }, { step: pipe }] }
+  - step: pipe
+    tool:
+      - { name: a, kind: noop, result: { x: 1 }, set: { ctx.a: "{{ a.x }}{{ pipe.a.x }}{{ results.a.x }}" } }
+      - { name: b, kind: noop, result: { y: 2 }, set: { ctx.b: "{{ pipe.a.x }}{{ pipe.b.y }}{{ pipe.y }}{{ pipe.results.b.y }}" } }
+"#,
+    )
+    .run();
+    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.format_log());
+    let expected = r#"{"a":"111","b":"1222","n":2,"rule":2,"seen":["none",1]}"#;
+    assert_eq!(sim.state().ctx().to_string(), expected);
+}

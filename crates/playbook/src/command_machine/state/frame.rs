@@ -163,6 +163,7 @@ impl CommandState {
             input: None,
             output: None,
             error: Json::Null,
+            completed: None,
         };
         let mut config = self.render_fields(&cursor.options, &environment)?;
         config.insert("command".into(), self.render_value(&cursor.claim, &environment)?);

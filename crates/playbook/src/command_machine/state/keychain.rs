@@ -91,6 +91,7 @@ impl CommandState {
             input: None,
             output: None,
             error: Json::Null,
+            completed: None,
         };
         let render = |value: &Option<_>| {
             value.as_ref().map(|value| self.render_value(value, &environment)).transpose()

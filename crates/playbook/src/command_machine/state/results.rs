@@ -6,7 +6,7 @@ use std::sync::Arc;
 use noetl_types::report::{TaskReport, TaskStatus};
 use noetl_types::{Json, JsonMap, Millis, TaskError, Text};
 
-use super::{CommandState, MachineHost, Transition};
+use super::{CommandState, MachineHost, Transition, stays_on_worker};
 use crate::bounds::{fits_within, tail_of_output};
 use crate::command_machine::call::{CompletedAttempt, ToolResult};
 use crate::command_machine::continuation::{Continuation, ContinuationState};
@@ -127,6 +127,7 @@ impl CommandState {
             (data, labels) = (Json::Null, None);
         }
         let frame = self.frame.take().and_then(|frame| frame.into_report());
+        self.set.retain(|key, _| !stays_on_worker(key));
         MachineOutcome { error, labels, frame, ..self.into_outcome_at(data, NextStage::End) }
     }
 
@@ -158,32 +159,38 @@ impl CommandState {
             Tool::Pipeline(tasks) => tasks,
         };
         let labels = &self.data.results;
-        let mut data = labels.clone();
         if failed {
+            let mut data = labels.clone();
             if let Some(task) = tasks.get(self.task_index) {
                 let label = Json::Str(Arc::clone(&task.label.value));
                 data.insert("failed_task".into(), label);
             }
             return (Json::from(data), None);
         }
-        match last {
-            Some(Json::Map(last)) => {
-                data.extend(last.iter().map(|(key, part)| (key.clone(), part.clone())));
-            }
-            None => {}
-            Some(other) => {
-                data.insert("data".into(), other);
-            }
-        }
+        let mut data = pipeline_data(labels, last);
         let mut labelled = labels.iter();
         let is_hidden = labelled.any(|(label, part)| data.get(label) != Some(part));
         let labels = is_hidden.then(|| Json::from(labels.clone()));
-        let mut data = Json::from(data);
         if let Some(output) = output_data::step_output(step).filter(|_| step.looping.is_none()) {
             output_data::apply_select(&output.select, &mut data);
         }
         (data, labels)
     }
+}
+
+/// The data of a pipeline: that of its tasks by label, with the keys of the last one on top.
+pub(in crate::command_machine) fn pipeline_data(labels: &JsonMap, last: Option<Json>) -> Json {
+    let mut data = labels.clone();
+    match last {
+        Some(Json::Map(last)) => {
+            data.extend(last.iter().map(|(key, part)| (key.clone(), part.clone())));
+        }
+        None => {}
+        Some(other) => {
+            data.insert("data".into(), other);
+        }
+    }
+    Json::from(data)
 }
 
 // The boundary between two commands of a pipeline.
@@ -210,7 +217,8 @@ impl CommandState {
             let target = SetTarget::parse(key).ok()?;
             Some((target, value.clone()))
         });
-        self.write_values(written.collect());
+        // The server has accepted these values before.
+        let _ = self.write_values(written.collect());
     }
 
     /// Continues with a task of this command or of another one. A task that suspends, or that the

@@ -160,6 +160,7 @@ impl<'t> Parser<'t, '_> {
             } else if self.eat_word("is")? {
                 links.extend(self.parse_test()?);
             } else {
+                self.facts.record_optional(&value, &links);
                 return Ok(append_links(value, links, self.previous_span));
             }
         }
