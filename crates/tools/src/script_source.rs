@@ -92,7 +92,8 @@ fn find_location<'s>(script: Config<'s>) -> Result<ScriptLocation<'s>, TaskError
         value.as_str().ok_or_else(|| wrong_type(key, "a text", value))
     };
     let content = find_value(&["content", "code"]);
-    let uri = script.get("uri").or_else(|| find_value(&["uri", "path", "url", "endpoint"]));
+    // The address in `source` is complete; `uri` may be only a name for it.
+    let uri = find_value(&["endpoint", "url", "uri", "path"]);
     match kind {
         Some("inline") => text("script.content", content).map(ScriptLocation::Inline),
         None if content.is_some() => text("script.content", content).map(ScriptLocation::Inline),
@@ -151,6 +152,12 @@ mod tests {
             (r#"{"source": "file", "uri": "/a"}"#, r#"File("/a")"#),
             (r#"{"uri": "https://h/a"}"#, r#"Web("https://h/a")"#),
             (r#"{"source": {"type": "http", "endpoint": "http://h"}}"#, r#"Web("http://h")"#),
+            (
+                r#"{"uri": "a.py", "source": {"type": "http", "endpoint": "http://h/a.py"}}"#,
+                r#"Web("http://h/a.py")"#,
+            ),
+            (r#"{"uri": "/a", "source": {"type": "file", "path": "/b"}}"#, r#"File("/b")"#),
+            (r#"{"uri": "/a", "source": {"type": "file"}}"#, r#"File("/a")"#),
         ] {
             assert_eq!(parse_source(script).as_deref(), Ok(expected), "{script}");
         }

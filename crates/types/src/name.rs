@@ -99,6 +99,7 @@ macro_rules! name {
             allowed: $allowed:literal,
             accepts: $accepts:expr,
             $( also: $also:expr, )?
+            $( ignores_leading: $ignored:literal, )?
         }
     ) => {
         $(#[$meta])*
@@ -116,6 +117,10 @@ macro_rules! name {
             /// Returns the name, or an error if the text breaks the rule.
             pub fn new(name: impl Into<Arc<str>>) -> Result<Self, NameError> {
                 let name = name.into();
+                $(
+                    let stripped = name.trim_start_matches($ignored);
+                    let name = if stripped.len() == name.len() { name } else { stripped.into() };
+                )?
                 Self::check(&name)?;
                 Ok(Self(name))
             }
@@ -179,7 +184,7 @@ name! {
     pub struct StepName {
         kind: "step name",
         longest: 128,
-        allowed: "letters, digits, `_` and `-`, a letter or `_` first (ASCII)",
+        allowed: "letters, digits, `_`, `-` and `/`, a letter or `_` first (ASCII)",
         accepts: is_step_char,
     }
 }
@@ -217,13 +222,15 @@ name! {
 name! {
     /// Path of a document in the catalog, such as `etl/nightly`.
     ///
-    /// Blanks are allowed inside, because a document without a path is stored under its name.
+    /// Blanks are allowed inside, because a document without a path is stored under its name. A
+    /// path from the root (`/etl/nightly`) is the same path.
     pub struct PlaybookPath {
         kind: "playbook path",
         longest: 512,
         allowed: "printable characters but `\\`, `?`, `#`, `%` and `*`, no blank at either end",
         accepts: is_path_char,
         also: check_path_segments,
+        ignores_leading: '/',
     }
 }
 
@@ -238,7 +245,7 @@ name! {
 }
 
 fn is_step_char(at: usize, c: char) -> bool {
-    c == '_' || c.is_ascii_alphabetic() || at > 0 && (c == '-' || c.is_ascii_digit())
+    c == '_' || c.is_ascii_alphabetic() || at > 0 && (matches!(c, '-' | '/') || c.is_ascii_digit())
 }
 
 fn is_path_char(at: usize, c: char) -> bool {
@@ -367,10 +374,10 @@ mod tests {
         );
         assert_eq!(
             error_message(StepName::new("load data")),
-            "step name `load data` has ' ' as character 5; allowed: letters, digits, `_` and `-`, \
-             a letter or `_` first (ASCII)"
+            "step name `load data` has ' ' as character 5; allowed: letters, digits, `_`, `-` and \
+             `/`, a letter or `_` first (ASCII)"
         );
-        for name in ["2load", "-a", "naïve", "a.b", "a\0"] {
+        for name in ["2load", "-a", "/a", "naïve", "a.b", "a\0"] {
             assert!(StepName::new(name).is_err(), "{name}");
         }
     }
@@ -394,10 +401,11 @@ mod tests {
             assert!(PlaybookPath::new(path).is_ok(), "{path}");
         }
         for path in
-            ["", "/a", "a/", "a//b", "a/../b", ".", " a", "a ", "a\nb", "a\\b", "a?b", "a#b", "a*"]
+            ["", "/", "a/", "a//b", "a/../b", ".", " a", "a ", "a\nb", "a\\b", "a?b", "a#b", "a*"]
         {
             assert!(PlaybookPath::new(path).is_err(), "{path}");
         }
+        assert_eq!(PlaybookPath::new("/etl/nightly").unwrap(), "etl/nightly");
         assert_eq!(
             error_message(PlaybookPath::new("a/../b")),
             "playbook path `a/../b` has the segment `..`; a segment must not be empty, `.` or `..`"
@@ -461,7 +469,7 @@ mod tests {
         }
 
         #[test]
-        fn json_form_is_the_text(name in "[A-Za-z_][A-Za-z0-9_-]{0,127}") {
+        fn json_form_is_the_text(name in "[A-Za-z_][A-Za-z0-9_/-]{0,127}") {
             let step = StepName::new(&*name).unwrap();
             let json = serde_json::to_string(&step).unwrap();
             prop_assert_eq!(&json, &format!("\"{name}\""));

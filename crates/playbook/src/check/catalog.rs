@@ -38,6 +38,7 @@ fn check_playbook_path(
     span: Span,
     catalog: &CatalogNames,
 ) {
+    let path = path.trim_start_matches('/');
     if catalog.playbooks.iter().all(|name| name != path) {
         let nearest = nearest_name(path, catalog.playbooks.iter().map(String::as_str));
         sink.add_with_suggestion(

@@ -22,7 +22,7 @@ const MAX_FETCH_MESSAGES: u64 = 1_000;
 const DEFAULT_FETCH_MESSAGES: u64 = 10;
 
 /// Maximum and default wait time for messages, in milliseconds.
-const MAX_WAIT_MS: u64 = 5_000;
+const MAX_WAIT_MS: u64 = 3_600_000;
 const DEFAULT_WAIT_MS: u64 = 1_000;
 
 /// Header with which a server detects duplicate messages.
