@@ -4,6 +4,7 @@
 //! well. Unclosed quotes and routine bodies extend to the end of the text.
 
 mod lexer;
+mod params;
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 use std::ops::Range;
 
 use lexer::{Lexer, TemplateMode, Token, TokenKind};
+pub use params::{GivenParams, Placeholder, SqlDialect, find_param_mismatch, find_placeholders};
 
 /// Splits SQL that still contains templates. Each `{{ … }}`, `{% … %}` and `{# … #}` is one token,
 /// even inside quotes.

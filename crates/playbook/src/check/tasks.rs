@@ -1,5 +1,7 @@
 //! Checks tasks: jumps, loops, SQL and Python code.
 
+use std::ops::Range;
+
 use noetl_types::Json;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
@@ -8,7 +10,8 @@ use crate::model::{
 };
 use crate::segments::is_suspending;
 use crate::source::Span;
-use crate::template::DynamicValue;
+use crate::sql::{GivenParams, SqlDialect, find_param_mismatch, split_statements};
+use crate::template::{DynamicKey, DynamicValue, Template, TemplatePlace};
 use crate::value_schema::check_schema;
 
 use super::CheckContext;
@@ -104,31 +107,119 @@ fn check_task_config(sink: &mut DiagnosticSink<'_>, task: &Task) {
 pub(crate) const STATEMENT_KEYS: [&str; 5] = ["command", "query", "commands", "queries", "cmd"];
 
 fn check_sql(sink: &mut DiagnosticSink<'_>, task: &Task) {
-    let mut statements = 0;
+    let mut rendered = Some(Vec::new());
     for field in STATEMENT_KEYS.iter().filter_map(|key| task.config.get(key)) {
         for (text, span) in collect_texts(&field.value) {
             let span = span.unwrap_or(field.span());
-            statements += crate::sql::split_statements(text).len();
-            for range in find_quoted_templates(text) {
-                let template_span = sink.source.span_in_scalar(span, text, range);
-                let hint = "put $1 into the statement and the value into 'params'";
-                sink.add_with_hint(
-                    Code::NP420,
-                    template_span,
-                    "value interpolated into SQL quotes; use params",
-                    hint,
-                );
+            for statement in split_statements(text) {
+                check_quoted_templates(sink, text, span, statement);
             }
+            // Placeholders may also come from a template.
+            rendered = rendered.filter(|_| !Template::has_markers(text));
+            rendered.iter_mut().for_each(|texts| texts.push(text));
         }
     }
-    if statements > 1
+    if let Some(texts) = rendered.filter(|texts| !texts.is_empty())
         && let Some(params) = task.config.get("params")
+        && let Some(given) = given_params(&params.value)
     {
-        let message = format!("params need a single statement, found {statements}");
-        let hint = "put each statement into a separate task";
-        sink.add_with_hint(Code::NP418, params.name.span, message, hint);
+        let dialect = match task.kind.value {
+            ToolKind::Sqlite => SqlDialect::Sqlite,
+            _ => SqlDialect::Postgres,
+        };
+        if let Some(mismatch) = find_param_mismatch(texts, dialect, &given) {
+            sink.add_finding(Code::NP418, params.name.span, mismatch);
+        }
     }
 }
+
+/// Returns the shape of `params`, unless a template yields the whole value.
+fn given_params(value: &DynamicValue) -> Option<GivenParams<'_>> {
+    Some(match value {
+        DynamicValue::Const(Json::List(items)) => GivenParams::List(items.len()),
+        DynamicValue::List(items) => GivenParams::List(items.len()),
+        DynamicValue::Const(Json::Map(map)) => {
+            GivenParams::Names(map.keys().map(|name| &**name).collect())
+        }
+        DynamicValue::Map(entries) => {
+            let names = entries.iter().map(|(key, _)| match key {
+                DynamicKey::Name(name) => Some(&**name),
+                DynamicKey::Template(_) => None,
+            });
+            GivenParams::Names(names.collect::<Option<_>>()?)
+        }
+        DynamicValue::Const(_) | DynamicValue::Text(_) => return None,
+    })
+}
+
+/// Reports values that a statement takes from templates in quotes, once per statement.
+fn check_quoted_templates(
+    sink: &mut DiagnosticSink<'_>,
+    text: &str,
+    span: Span,
+    statement: Range<usize>,
+) {
+    let unsafe_ranges: Vec<Range<usize>> = find_quoted_templates(&text[statement.clone()])
+        .into_iter()
+        .map(|range| statement.start + range.start..statement.start + range.end)
+        .filter(|range| !is_safe_in_quotes(&text[range.start + 1..range.end - 1]))
+        .collect();
+    let Some(first) = unsafe_ranges.first() else { return };
+    let message = match unsafe_ranges.len() {
+        1 => "value interpolated into SQL quotes; use params".to_owned(),
+        count => format!("{count} values interpolated into SQL quotes; use params"),
+    };
+    let template_span = sink.source.span_in_scalar(span, text, first.clone());
+    let hint = "put $1 into the statement and the value into 'params'";
+    sink.add_with_hint(Code::NP420, template_span, message, hint);
+}
+
+/// True if a template yields text that cannot end a quoted string: a value that the engine makes,
+/// a number, or a digest.
+fn is_safe_in_quotes(template: &str) -> bool {
+    let Ok(template) = Template::parse(template, TemplatePlace::Run) else {
+        return false;
+    };
+    template.yields_plain_text()
+        || template.facts().reads.iter().all(|read| {
+            let path: Vec<&str> = read.path.iter().map(|key| &**key).collect();
+            ENGINE_VALUES.contains(&path.as_slice())
+                || matches!(
+                    path.as_slice(),
+                    ["steps", _, "run" | "status" | "started_at" | "ended_at"]
+                )
+        })
+}
+
+/// Values that the engine makes: ids, numbers, times, and names whose characters are restricted.
+const ENGINE_VALUES: &[&[&str]] = &[
+    &["execution_id"],
+    &["catalog_id"],
+    &["command_id"],
+    &["idempotency_key"],
+    &["version"],
+    &["step"],
+    &["node_name"],
+    &["_task"],
+    &["_attempt"],
+    &["_index"],
+    &["_total"],
+    &["loop_index"],
+    &["loop", "index"],
+    &["loop", "length"],
+    &["loop", "first"],
+    &["loop", "last"],
+    &["iter", "index"],
+    &["iter", "_index"],
+    &["iter", "_total"],
+    &["iter", "_first"],
+    &["iter", "_last"],
+    &["job", "uuid"],
+    &["job", "id"],
+    &["job", "execution_id"],
+    &["event", "name"],
+    &["event", "step"],
+];
 
 /// Returns the strings of a value or list, with their positions if known.
 fn collect_texts(value: &DynamicValue) -> Vec<(&str, Option<Span>)> {
@@ -144,7 +235,7 @@ fn collect_texts(value: &DynamicValue) -> Vec<(&str, Option<Span>)> {
 }
 
 /// Returns the positions of `'{{ … }}'`, unless the template escapes quotes with `replace`.
-fn find_quoted_templates(text: &str) -> Vec<std::ops::Range<usize>> {
+fn find_quoted_templates(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(start) = text[from..].find("'{{").map(|offset| from + offset) {

@@ -110,7 +110,7 @@ codes! {
     NP415 Warning "rule after else is never reached";
     NP416 Error "key is not supported";
     NP417 Error "keys are mutually exclusive";
-    NP418 Error "params need a single statement";
+    NP418 Error "params do not match the statements";
     NP419 Warning "python code does not parse";
     NP420 Warning "value interpolated into SQL quotes";
     NP421 Error "unsupported JSON Schema";

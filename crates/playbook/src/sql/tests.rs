@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{split_rendered, split_statements};
+use super::*;
 
 fn split_template(text: &str) -> Vec<&str> {
     split_statements(text).into_iter().map(|range| &text[range]).collect()
@@ -189,5 +189,47 @@ proptest! {
             end = range.end;
         }
         prop_assert!(is_gap(&text[end..]));
+    }
+}
+
+#[test]
+fn placeholders_of_each_dialect() {
+    let text = "select $1, :a::int, '?', b ? 'x', @c, a[1:2], $tag$ $9 $tag$, ?, ?7 -- $3";
+    let names = |dialect| {
+        let found = find_placeholders(text, dialect);
+        found.iter().map(|found| &text[found.range.clone()]).collect::<Vec<_>>()
+    };
+    assert_eq!(names(SqlDialect::Postgres), ["$1", ":a"]);
+    assert_eq!(names(SqlDialect::Sqlite), ["$1", ":a", "?", "@c", "?", "?7"]);
+}
+
+#[test]
+fn params_match_the_placeholders_of_all_statements() {
+    let check = |text: &str, dialect, given| find_param_mismatch([text], dialect, &given);
+    let (postgres, sqlite) = (SqlDialect::Postgres, SqlDialect::Sqlite);
+    for (text, dialect, given) in [
+        ("a ?; b ?, ?", sqlite, GivenParams::List(3)),
+        ("a $1; b $1, $2", postgres, GivenParams::List(2)),
+        ("a :x; b :x, :y", postgres, GivenParams::Names(vec!["x", "y", "z"])),
+        ("a", postgres, GivenParams::List(0)),
+    ] {
+        assert_eq!(check(text, dialect, given), None, "{text}");
+    }
+    for (text, given, message) in [
+        (
+            "a ?; b ?",
+            GivenParams::List(1),
+            "the statements have 2 parameters, but 'params' has 1 values",
+        ),
+        (
+            "a; b",
+            GivenParams::List(1),
+            "the statements have 0 parameters, but 'params' has 1 values",
+        ),
+        ("a :x", GivenParams::List(1), "the parameter ':x' has no value in 'params'"),
+        ("a :x, @y", GivenParams::Names(vec!["x"]), "the parameter '@y' has no value in 'params'"),
+        ("a ?", GivenParams::Names(vec!["x"]), "the parameter '?' has no value in 'params'"),
+    ] {
+        assert_eq!(check(text, sqlite, given).as_deref(), Some(message), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use noetl_types::Json;
 use super::environment::TemplateEnvironment;
 use super::error::{RenderError, TemplateError};
 use super::eval::{evaluate_body, is_true};
-use super::facts::{NameRead, TemplateFacts};
+use super::facts::{NameRead, TemplateFacts, yields_plain_text};
 use super::lexer::ByteSpan;
 use super::meter::TemplateLimits;
 use super::parser::{self, ParsedTemplate, TemplatePlace};
@@ -128,6 +128,14 @@ impl Template {
     /// Returns true if the template reads the environment name.
     pub fn reads_name(&self, root: &str) -> bool {
         self.reads().iter().any(|read| read.root() == root)
+    }
+
+    /// Returns true if the template is one expression whose value prints without quotes.
+    pub(crate) fn yields_plain_text(&self) -> bool {
+        match &self.inner.parsed.body {
+            TemplateBody::Value(expr) => yields_plain_text(expr),
+            TemplateBody::Literal(_) | TemplateBody::Text(_) => false,
+        }
     }
 
     /// Renders the text. The result is a value and never a template: text that came from data and

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
-use noetl_playbook::sql::split_rendered;
+use noetl_playbook::sql::{SqlDialect, split_rendered};
 use noetl_types::{Json, JsonMap, Millis, TaskError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
@@ -25,11 +25,11 @@ use self::connection::{ConnectionPools, read_pool_size};
 use self::decode::{RawValue, decode_cell};
 use self::target::PostgresTarget;
 use crate::call::{ToolCall, ToolOutcome};
-use crate::config::{Config, add_error_details, schema_error, wrong_type};
+use crate::config::{Config, add_error_details, schema_error};
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
 use crate::sql::{
-    ResultBudget, SqlBatch, SqlError, StatementResult, check_param_count, quote_name,
+    NumberedStatement, ResultBudget, SqlBatch, SqlError, StatementResult, quote_name,
     results_to_data,
 };
 use crate::tool::{CallContext, Tool};
@@ -91,19 +91,13 @@ const SESSION_OPTIONS: [&str; 3] =
 
 struct StatementBatch {
     sql: SqlBatch,
-    params: Vec<Json>,
     session_settings: Vec<(String, String)>,
 }
 
 impl StatementBatch {
     async fn from_config(config: Config<'_>, sources: &ScriptLoader) -> Result<Self, TaskError> {
-        let params = match config.get("params") {
-            Some(Json::List(params)) => params.to_vec(),
-            Some(other) => return Err(wrong_type("params", "a list, for $1, $2 and so on", other)),
-            None => Vec::new(),
-        };
-        let sql = SqlBatch::from_config(config, sources).await?;
-        Ok(Self { sql, params, session_settings: read_session_settings(config)? })
+        let sql = SqlBatch::from_config(config, sources, SqlDialect::Postgres).await?;
+        Ok(Self { sql, session_settings: read_session_settings(config)? })
     }
 
     /// True if the usual reset restores the connection. It does not remove statements that are
@@ -164,8 +158,9 @@ impl StatementBatch {
         text: &str,
         budget: &mut ResultBudget,
     ) -> Result<StatementResult, SqlError> {
-        let statement = client.prepare(text).await?;
-        let params = bind_params(&self.params, statement.params())?;
+        let NumberedStatement { text, values } = self.sql.params.number_placeholders(text);
+        let statement = client.prepare(&text).await?;
+        let params = bind_params(&values, statement.params())?;
         let columns = column_names(&statement);
         let mut stream = pin!(client.query_raw(&statement, params).await?);
         let mut rows = Vec::new();
@@ -196,10 +191,15 @@ fn row_values(row: &Row) -> Result<Vec<Json>, SqlError> {
     cells.collect()
 }
 
-fn bind_params(params: &[Json], types: &[Type]) -> Result<Vec<BoundParam>, TaskError> {
-    check_param_count(types.len(), params)?;
-    let pairs = params.iter().zip(types).enumerate();
-    pairs.map(|(index, (param, ty))| bind_value(&format!("params[{index}]"), param, ty)).collect()
+fn bind_params(values: &[(String, &Json)], types: &[Type]) -> Result<Vec<BoundParam>, TaskError> {
+    if values.len() != types.len() {
+        return Err(schema_error(format!(
+            "the statement has {} parameters, but 'params' has {} values for it",
+            types.len(),
+            values.len()
+        )));
+    }
+    values.iter().zip(types).map(|((name, value), ty)| bind_value(name, value, ty)).collect()
 }
 
 fn read_session_settings(config: Config<'_>) -> Result<Vec<(String, String)>, TaskError> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use noetl_playbook::sql::SqlDialect;
 use noetl_types::{Json, TaskError};
 use tokio_postgres::{RowStream, Statement};
 
@@ -15,7 +16,10 @@ use super::target::PostgresTarget;
 use super::{bind_params, column_names, row_values};
 use crate::config::Config;
 use crate::settings::Settings;
-use crate::sql::{RowChunk, RowReader, RowWriter, SqlError, TableTarget, check_parameter_count};
+use crate::sql::{
+    NumberedStatement, QueryParams, RowChunk, RowReader, RowWriter, SqlError, TableTarget,
+    check_parameter_count,
+};
 
 /// Number of rows that are sent before the response to the first is awaited.
 const PIPELINE_ROWS: usize = 256;
@@ -42,13 +46,15 @@ impl PostgresReader {
     pub(crate) async fn start(
         config: Config<'_>,
         query: &str,
-        params: &[Json],
+        params: &QueryParams,
         chunk_size: usize,
         settings: &Settings,
     ) -> Result<Self, SqlError> {
         let connection = connect_dedicated(config, settings).await?;
-        let statement = connection.client.prepare(query).await?;
-        let params = bind_params(params, statement.params())?;
+        params.check_statements([query], SqlDialect::Postgres)?;
+        let NumberedStatement { text, values } = params.number_placeholders(query);
+        let statement = connection.client.prepare(&text).await?;
+        let params = bind_params(&values, statement.params())?;
         let rows = connection.client.query_raw(&statement, params).await?;
         let columns = column_names(&statement);
         Ok(Self { connection, columns, rows: Some(Box::pin(rows)), chunk_size })

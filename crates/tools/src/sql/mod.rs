@@ -2,13 +2,15 @@
 //!
 //! Owns no connection and no type of any database.
 
+mod params;
 mod results;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use noetl_playbook::sql::split_rendered;
+use noetl_playbook::sql::{SqlDialect, split_rendered};
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+pub(crate) use params::{NumberedStatement, QueryParams};
 pub(crate) use results::{ResultBudget, RowChunk, RowShape, StatementResult, results_to_data};
 
 use crate::config::{Config, decode_base64_text, missing_key, schema_error, wrong_type};
@@ -67,17 +69,6 @@ pub(crate) trait RowWriter: Send {
         rows: Vec<Vec<Json>>,
         before: Option<String>,
     ) -> Result<(), SqlError>;
-}
-
-/// Checks that there is a value for each parameter of a statement.
-pub(crate) fn check_param_count(expected: usize, params: &[Json]) -> Result<(), TaskError> {
-    if expected == params.len() {
-        return Ok(());
-    }
-    let actual = params.len();
-    Err(schema_error(format!(
-        "the statement has {expected} parameters, but 'params' has {actual} values"
-    )))
 }
 
 /// Checks that a statement has a parameter for each column of a row.
@@ -193,6 +184,7 @@ pub(crate) struct SqlBatch {
     pub(crate) texts: Vec<String>,
     /// Number of statements in all texts.
     pub(crate) statement_count: usize,
+    pub(crate) params: QueryParams,
     pub(crate) shape: RowShape,
     pub(crate) in_transaction: bool,
 }
@@ -201,26 +193,20 @@ impl SqlBatch {
     pub(crate) async fn from_config(
         config: Config<'_>,
         sources: &ScriptLoader,
+        dialect: SqlDialect,
     ) -> Result<Self, TaskError> {
         let texts = read_sql_texts(config, sources).await?;
         let statement_count = texts.iter().map(|text| split_rendered(text).len()).sum();
-        let has_params = match config.get("params") {
-            Some(Json::List(params)) => !params.is_empty(),
-            Some(Json::Map(params)) => !params.is_empty(),
-            Some(_) | None => false,
-        };
         if statement_count == 0 {
             return Err(missing_key("an SQL statement"));
         }
-        if has_params && statement_count > 1 {
-            return Err(schema_error(format!(
-                "'params' requires a single statement, but the task has {statement_count}"
-            )));
-        }
+        let params = QueryParams::from_json(config.get("params"))?;
+        params.check_statements(texts.iter().map(String::as_str), dialect)?;
         let as_objects = config.flag("as_objects")?.unwrap_or(true);
         Ok(Self {
             texts,
             statement_count,
+            params,
             shape: if as_objects { RowShape::Objects } else { RowShape::Lists },
             in_transaction: config.flag("transaction")?.unwrap_or(false),
         })

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use noetl_playbook::sql::SqlDialect;
 use noetl_types::{ByteSize, TaskError, TaskErrorKind};
 use parking_lot::Mutex;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
-pub(crate) use value::QueryParams;
 
 use self::connection::{DatabaseLocation, SharedConnection, StopFlag};
-use self::value::row_to_json;
+use self::value::{bind_params, row_to_json};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
 use crate::script_source::ScriptLoader;
@@ -88,7 +88,6 @@ impl Tool for SqliteTool {
 
 struct StatementBatch {
     sql: SqlBatch,
-    params: QueryParams,
     max_result_size: ByteSize,
 }
 
@@ -98,8 +97,8 @@ impl StatementBatch {
         sources: &ScriptLoader,
         max_result_size: ByteSize,
     ) -> Result<Self, TaskError> {
-        let params = QueryParams::from_json(config.get("params"))?;
-        Ok(Self { sql: SqlBatch::from_config(config, sources).await?, params, max_result_size })
+        let sql = SqlBatch::from_config(config, sources, SqlDialect::Sqlite).await?;
+        Ok(Self { sql, max_result_size })
     }
 
     /// Runs the statements until one fails. The effects of earlier statements remain, unless all of
@@ -121,6 +120,7 @@ impl StatementBatch {
         results: &mut Vec<StatementResult>,
     ) -> Result<(), SqlError> {
         let mut budget = ResultBudget::new(self.max_result_size);
+        let mut next_param = 0;
         if self.sql.in_transaction {
             connection.execute_batch("BEGIN")?;
         }
@@ -132,7 +132,7 @@ impl StatementBatch {
                     let message = "the task was stopped";
                     return Err(TaskError::new(TaskErrorKind::Cancelled, message).into());
                 }
-                self.params.bind_statement(&mut statement)?;
+                bind_params(&mut statement, &self.sql.params, &mut next_param)?;
                 results.push(self.run_statement(connection, &mut statement, &mut budget)?);
             }
         }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use noetl_playbook::sql::SqlDialect;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::mpsc;
 
 use super::connection::{SharedConnection, StopFlag, StopOnDrop};
-use super::value::{QueryParams, json_to_value, row_to_json};
+use super::value::{bind_params, json_to_value, row_to_json};
 use crate::config::decode_base64_bytes;
 use crate::sql::{
-    RowChunk, RowReader, RowWriter, SqlError, TableTarget, check_parameter_count, split_name,
+    QueryParams, RowChunk, RowReader, RowWriter, SqlError, TableTarget, check_parameter_count,
+    split_name,
 };
 
 /// A query that is read in chunks. The thread that runs it waits for the reader.
@@ -92,8 +94,9 @@ fn send_rows(
     chunk_size: usize,
     sender: &mpsc::Sender<Result<ReaderMessage, SqlError>>,
 ) -> Result<(), SqlError> {
+    params.check_statements([query], SqlDialect::Sqlite)?;
     let mut statement = connection.prepare(query)?;
-    params.bind_statement(&mut statement)?;
+    bind_params(&mut statement, params, &mut 0)?;
     let columns: Vec<Arc<str>> = statement.column_names().map(Into::into).collect();
     let count = columns.len();
     if sender.blocking_send(Ok(ReaderMessage::Columns(columns))).is_err() {

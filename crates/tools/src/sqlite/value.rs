@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use noetl_types::{Json, JsonMap, TaskError};
+use noetl_types::{Json, TaskError};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Row, Statement};
 
-use crate::config::{decode_base64_bytes, schema_error, wrong_type};
-use crate::sql::{SqlError, check_param_count};
+use crate::config::decode_base64_bytes;
+use crate::sql::{QueryParams, SqlError};
 
 /// Converts a value to JSON. Infinities, which JSON lacks, become texts.
 pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
@@ -45,53 +45,27 @@ pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError>
     })
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) enum QueryParams {
-    #[default]
-    None,
-    /// For `?`, `?1` and `$1`.
-    List(Vec<Json>),
-    /// For `:name`, `@name` and `$name`.
-    Map(JsonMap),
-}
-
-impl QueryParams {
-    pub(crate) fn from_json(params: Option<&Json>) -> Result<Self, TaskError> {
-        match params {
-            None => Ok(Self::None),
-            Some(Json::List(list)) => Ok(Self::List(list.to_vec())),
-            Some(Json::Map(map)) => Ok(Self::Map(map.as_ref().clone())),
-            Some(other) => Err(wrong_type("params", "a list or a map", other)),
-        }
-    }
-
-    pub(super) fn bind_statement(&self, statement: &mut Statement<'_>) -> Result<(), SqlError> {
-        let count = statement.parameter_count();
-        if let Self::List(list) = self {
-            check_param_count(count, list)?;
-        }
-        for index in 1..=count {
-            let name = statement.parameter_name(index).map(str::to_owned);
-            let value = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
-            statement.raw_bind_parameter(index, value)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the value of a parameter by its name in the statement, or else by its number.
-    fn find_param(&self, name: Option<&str>, index: usize) -> Result<&Json, TaskError> {
-        let bare_name = name.map(|name| name.trim_start_matches([':', '@', '$', '?']));
-        // `$2` has a numeric name and means the second value, regardless of its position.
-        let number = bare_name.map_or(Some(index), |bare_name| bare_name.parse().ok());
-        let value = match self {
-            Self::None => None,
-            Self::List(list) => number.and_then(|number| list.get(number.checked_sub(1)?)),
-            Self::Map(map) => bare_name.and_then(|bare_name| map.get(bare_name)),
+/// Binds the parameters of a statement. `next` counts the values of a list that earlier statements
+/// took for `?`.
+pub(super) fn bind_params(
+    statement: &mut Statement<'_>,
+    params: &QueryParams,
+    next: &mut usize,
+) -> Result<(), SqlError> {
+    let count = statement.parameter_count();
+    // In a statement with `?3`, `?` is the one after the highest number before it.
+    let is_numbered = (1..=count)
+        .any(|index| statement.parameter_name(index).is_some_and(|name| name.starts_with('?')));
+    for index in 1..=count {
+        let name = statement.parameter_name(index).map(str::to_owned);
+        let position = if is_numbered || name.is_some() {
+            index
+        } else {
+            *next += 1;
+            *next
         };
-        value.ok_or_else(|| {
-            let description =
-                name.map_or_else(|| format!("number {index}"), |name| format!("'{name}'"));
-            schema_error(format!("the parameter {description} has no value in 'params'"))
-        })
+        let value = json_to_value("params", params.find_value(name.as_deref(), position)?)?;
+        statement.raw_bind_parameter(index, value)?;
     }
+    Ok(())
 }

@@ -11,8 +11,7 @@ use super::plan::{SystemKind, TransferPlan};
 use crate::call::ToolCall;
 use crate::config::{missing_key, wrong_type};
 use crate::postgres::table::PostgresReader;
-use crate::sql::{RowChunk, RowReader, SqlError};
-use crate::sqlite::QueryParams;
+use crate::sql::{QueryParams, RowChunk, RowReader, SqlError};
 use crate::sqlite::table::SqliteReader;
 use crate::tool::{CallContext, Tool as _};
 
@@ -39,24 +38,18 @@ pub(super) async fn open_source(
         }
         (None, None) => Err(missing_key("'source.query'")),
     };
-    let params = config.get("params");
+    let params = QueryParams::from_json(config.get("params"))?;
     Ok(match plan.source.system {
         SystemKind::Http => Box::new(HttpRows::fetch_rows(transfer, call, plan).await?),
         SystemKind::Sqlite => {
             let query = query()?;
             let shared = transfer.sqlite.connect_shared(config, &call.command).await?;
-            let params = QueryParams::from_json(params)?;
             Box::new(SqliteReader::start(shared, query, params, plan.chunk_size).await?)
         }
         SystemKind::Postgres => {
             let query = query()?;
-            let params = match params {
-                Some(Json::List(params)) => params.as_slice(),
-                Some(other) => return Err(wrong_type("source.params", "a list", other)),
-                None => &[],
-            };
             let (size, settings) = (plan.chunk_size, &transfer.settings);
-            Box::new(PostgresReader::start(config, &query, params, size, settings).await?)
+            Box::new(PostgresReader::start(config, &query, &params, size, settings).await?)
         }
     })
 }

@@ -149,6 +149,25 @@ async fn binds_parameters_of_each_type() {
 }
 
 #[tokio::test]
+async fn binds_parameters_of_several_statements() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    for (query, params) in [
+        (
+            "CREATE TEMP TABLE t (a int, b text); INSERT INTO t VALUES ($2, $1); SELECT a, b FROM t WHERE a = $2",
+            r#"["x", 1]"#,
+        ),
+        (
+            "CREATE TEMP TABLE u (a int, b text); INSERT INTO u VALUES (:n, :name); SELECT a, b FROM u WHERE a = :n::int",
+            r#"{"n": 1, "name": "x"}"#,
+        ),
+    ] {
+        let call = postgres_call(&database, &query_config_with_params(query, params));
+        assert_eq!(run_rows(&toolbox, call).await, r#"[{"a":1,"b":"x"}]"#, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn rejects_mismatched_parameters() {
     let database = test_database();
     let toolbox = test_toolbox();
@@ -159,13 +178,13 @@ async fn rejects_mismatched_parameters() {
     let (kind, message) =
         failure(query_config_with_params("SELECT $1::int + $2::int", "[1]")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
-    assert_eq!(message, "the statement has 2 parameters, but 'params' has 1 values");
+    assert_eq!(message, "the statements have 2 parameters, but 'params' has 1 values");
     let (kind, message) = failure(query_config_with_params("SELECT $1::int", "[\"x\"]")).await;
     assert_eq!(kind, TaskErrorKind::DbError);
     assert!(message.contains("22P02"), "{message}");
-    let (kind, _) = failure(query_config_with_params("SELECT 1; SELECT $1", "[1]")).await;
+    let (kind, _) = failure(query_config_with_params("SELECT 1; SELECT $1", "[1, 2]")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
-    let (kind, _) = failure(query_config_with_params("SELECT 1", "{\"a\":1}")).await;
+    let (kind, _) = failure(query_config_with_params("SELECT :b", "{\"a\":1}")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
     let (kind, _) = failure(query_config(" ; -- nothing")).await;
     assert_eq!(kind, TaskErrorKind::Schema);

@@ -67,6 +67,9 @@ async fn binds_parameters_of_each_form() {
         ("SELECT $2 AS a, $1 AS b", "[2,1]"),
         ("SELECT :x AS a, @y AS b", "{\"x\":1,\"y\":2}"),
         ("SELECT $x AS a, :y AS b", "{\"x\":1,\"y\":2,\"unused\":3}"),
+        ("SELECT ?; SELECT ? AS a, ? AS b", "[0,1,2]"),
+        ("SELECT $2; SELECT $1 AS a, $2 AS b", "[1,2]"),
+        ("SELECT :y; SELECT :x AS a, :y AS b", "{\"x\":1,\"y\":2}"),
     ] {
         let rows =
             run_rows(&toolbox, sqlite_call(":memory:", &query_config_with_params(text, params)))
@@ -77,7 +80,7 @@ async fn binds_parameters_of_each_form() {
         ("SELECT ?, ?", "[1]", TaskErrorKind::Schema),
         ("SELECT :x", "{\"y\":1}", TaskErrorKind::Schema),
         ("SELECT :x", "[1]", TaskErrorKind::Schema),
-        ("SELECT 1; SELECT ?", "[1]", TaskErrorKind::Schema),
+        ("SELECT ?; SELECT ?", "[1]", TaskErrorKind::Schema),
         ("SELECT ?", "7", TaskErrorKind::Schema),
     ] {
         let error =

@@ -1,0 +1,127 @@
+//! Values of the parameters of statements.
+
+use noetl_playbook::sql::{GivenParams, SqlDialect, find_param_mismatch, find_placeholders};
+use noetl_types::{Json, JsonMap, TaskError};
+
+use crate::config::{schema_error, wrong_type};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) enum QueryParams {
+    #[default]
+    None,
+    /// For `?`, `?1` and `$1`.
+    List(Vec<Json>),
+    /// For `:name`, `@name` and `$name`.
+    Map(JsonMap),
+}
+
+/// A statement of PostgreSQL with the values of `$1`, `$2` and so on.
+pub(crate) struct NumberedStatement<'p> {
+    pub(crate) text: String,
+    /// Each value with its name in messages.
+    pub(crate) values: Vec<(String, &'p Json)>,
+}
+
+impl QueryParams {
+    pub(crate) fn from_json(params: Option<&Json>) -> Result<Self, TaskError> {
+        match params {
+            None => Ok(Self::None),
+            Some(Json::List(list)) => Ok(Self::List(list.to_vec())),
+            Some(Json::Map(map)) => Ok(Self::Map(map.as_ref().clone())),
+            Some(other) => Err(wrong_type("params", "a list or a map", other)),
+        }
+    }
+
+    /// Checks that the placeholders of the statements and the values match, before any of the
+    /// statements runs.
+    pub(crate) fn check_statements<'t>(
+        &self,
+        texts: impl IntoIterator<Item = &'t str>,
+        dialect: SqlDialect,
+    ) -> Result<(), TaskError> {
+        let given = match self {
+            Self::None => return Ok(()),
+            Self::List(list) => GivenParams::List(list.len()),
+            Self::Map(map) => GivenParams::Names(map.keys().map(|name| &**name).collect()),
+        };
+        find_param_mismatch(texts, dialect, &given).map_or(Ok(()), |error| Err(schema_error(error)))
+    }
+
+    /// Numbers the placeholders of a statement from 1, without gaps, as PostgreSQL requires.
+    pub(crate) fn number_placeholders(&self, text: &str) -> NumberedStatement<'_> {
+        let mut statement = NumberedStatement { text: String::new(), values: Vec::new() };
+        let mut end = 0;
+        for placeholder in find_placeholders(text, SqlDialect::Postgres) {
+            let Some((name, value)) = self.find_numbered(placeholder.name) else {
+                continue;
+            };
+            let mut known = statement.values.iter();
+            let index = known.position(|(known, _)| *known == name).unwrap_or_else(|| {
+                statement.values.push((name, value));
+                statement.values.len() - 1
+            });
+            statement.text.push_str(&text[end..placeholder.range.start]);
+            statement.text.push_str(&format!("${}", index + 1));
+            end = placeholder.range.end;
+        }
+        statement.text.push_str(&text[end..]);
+        statement
+    }
+
+    fn find_numbered(&self, name: &str) -> Option<(String, &Json)> {
+        match self {
+            Self::None => None,
+            Self::List(list) => {
+                let index = name.parse::<usize>().ok()?.checked_sub(1)?;
+                Some((format!("params[{index}]"), list.get(index)?))
+            }
+            Self::Map(map) => Some((format!("params.{name}"), map.get(name)?)),
+        }
+    }
+
+    /// Returns the value of a placeholder by its name in the statement, or else by its position.
+    pub(crate) fn find_value(&self, name: Option<&str>, index: usize) -> Result<&Json, TaskError> {
+        let bare_name = name.map(|name| name.trim_start_matches([':', '@', '$', '?']));
+        // `$2` has a numeric name and means the second value, regardless of its position.
+        let number = bare_name.map_or(Some(index), |bare_name| bare_name.parse().ok());
+        let value = match self {
+            Self::None => None,
+            Self::List(list) => number.and_then(|number| list.get(number.checked_sub(1)?)),
+            Self::Map(map) => bare_name.and_then(|bare_name| map.get(bare_name)),
+        };
+        value.ok_or_else(|| {
+            let description =
+                name.map_or_else(|| format!("number {index}"), |name| format!("'{name}'"));
+            schema_error(format!("the parameter {description} has no value in 'params'"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn numbered(params: &str, text: &str) -> String {
+        let params = parse(params.as_bytes()).unwrap();
+        let params = QueryParams::from_json(Some(&params)).unwrap();
+        let statement = params.number_placeholders(text);
+        let values: Vec<String> =
+            statement.values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{} [{}]", statement.text, values.join(" "))
+    }
+
+    #[test]
+    fn placeholders_are_numbered_per_statement() {
+        assert_eq!(
+            numbered("[5, 6, 7]", "a $3, $1, $3::int, '$2'"),
+            "a $1, $2, $1::int, '$2' [params[2]=7 params[0]=5]"
+        );
+        assert_eq!(
+            numbered(r#"{"x": 1, "y": 2}"#, "a :y::int, :x, :y, b[1:2]"),
+            "a $1::int, $2, $1, b[1:2] [params.y=2 params.x=1]"
+        );
+        assert_eq!(numbered("[5]", "a :x, b"), "a :x, b []");
+    }
+}
