@@ -15,8 +15,30 @@ pub fn find_error_span(text: &str, step: &Step, error: &TaskError) -> Span {
     let Some(task) = task else {
         return step.name.span;
     };
-    let span = code_line_span(text, task, error).or_else(|| statement_span(task, error));
+    let span = code_line_span(text, task, error)
+        .or_else(|| statement_span(task, error))
+        .or_else(|| named_key_span(task, error))
+        .or_else(|| auth_span(task).filter(|_| error.kind == TaskErrorKind::Auth));
     span.unwrap_or(task.kind.span)
+}
+
+/// Returns the position of the first key or variable that the message names in quotes, such as
+/// `'script.uri'` or `` `ctx.rows` ``.
+fn named_key_span(task: &Task, error: &TaskError) -> Option<Span> {
+    let message = error.message.as_str();
+    let mut quoted = message.split(['\'', '`']).skip(1).filter(|name| !name.is_empty());
+    quoted.find_map(|name| {
+        let root = name.split(['.', '[']).next().unwrap_or(name);
+        let field = task.config.get(root).or_else(|| task.input.get(name));
+        let mut writes = task.set.0.iter();
+        let write = writes.find(|write| write.target.value.key() == *name);
+        let auth = auth_span(task).filter(|_| root == "auth");
+        field.map(|field| field.name.span).or(auth).or(write.map(|write| write.target.span))
+    })
+}
+
+fn auth_span(task: &Task) -> Option<Span> {
+    task.auth.is_some().then_some(task.auth_span.span)
 }
 
 /// Returns the position of the code line that the error names.
@@ -93,6 +115,24 @@ workflow:
         assert_eq!(text_at_error(FLOW_PLAYBOOK, "keep", &rejected), "command");
         let without_task = TaskError::new(TaskErrorKind::Routing, "why");
         assert_eq!(text_at_error(FLOW_PLAYBOOK, "keep", &without_task), "keep");
+    }
+
+    #[test]
+    fn locates_key_that_message_names() {
+        let flow = "workflow:\n  - step: load\n    tool:\n      kind: python\n      auth: pg_main\n      script: { uri: a.py }\n      input: { day: 1 }\n      set: { ctx.rows: 1 }\n";
+        let at = |kind, message: &str| {
+            text_at_error(
+                flow,
+                "load",
+                &TaskError { message: message.into(), ..task_error(kind, "load") },
+            )
+        };
+        let schema = TaskErrorKind::Schema;
+        assert_eq!(at(schema, "'script.uri' is missing"), "script");
+        assert_eq!(at(TaskErrorKind::Limit, "set: `ctx.rows` has 300000 bytes"), "ctx.rows");
+        assert_eq!(at(TaskErrorKind::Auth, "no credential 'pg_main'"), "pg_main");
+        assert_eq!(at(schema, "'auth' must be a map"), "pg_main");
+        assert_eq!(at(schema, "it's what 'other' says"), "python");
     }
 
     #[test]

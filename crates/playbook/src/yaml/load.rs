@@ -313,12 +313,14 @@ impl<'t> YamlLoader<'t> {
         YamlError::Syntax { span, reason: reason.to_owned(), hint }
     }
 
+    /// Converts an error of the parser. A tab or an unclosed bracket confuses the parser only at a
+    /// later place, so the cause is reported instead of that place.
     fn scan_error(&self, error: &ScanError) -> YamlError {
         let error_span = self.convert_span(saphyr_parser::Span::empty(*error.marker()));
-        let at_end =
-            self.text.get(error_span.start as usize..).is_none_or(|rest| rest.trim().is_empty());
-        match self.open_bracket().filter(|_| at_end) {
-            // The unclosed bracket is a more useful position than the end of the file.
+        if let Some(span) = self.indenting_tab(error_span) {
+            return self.syntax_error(span, "a tab is used as indentation");
+        }
+        match self.unclosed_bracket() {
             Some((span, bracket)) => {
                 self.syntax_error(span, &format!("'{bracket}' is never closed"))
             }
@@ -326,14 +328,84 @@ impl<'t> YamlLoader<'t> {
         }
     }
 
-    /// Returns the innermost unclosed bracket.
-    fn open_bracket(&self) -> Option<(Span, char)> {
-        let (OpenCollection::List { start, .. } | OpenCollection::Map { start, .. }) =
-            self.stack.last()?;
-        let bracket = self.text.get(start.start as usize..)?.chars().next()?;
-        let span = Span::new(start.start as usize, start.start as usize + 1);
-        matches!(bracket, '[' | '{').then_some((span, bracket))
+    /// Returns a tab at the start of the line of an error, or of the line before or after it.
+    fn indenting_tab(&self, error: Span) -> Option<Span> {
+        let mut offset = 0;
+        let mut lines = Vec::new();
+        for line in self.text.split_inclusive('\n') {
+            let blank = line.len() - line.trim_start().len();
+            if !line.trim().is_empty() {
+                lines.push((offset..offset + line.len(), offset + blank));
+            }
+            offset += line.len();
+        }
+        let at = error.start as usize;
+        let current = lines.partition_point(|(line, _)| line.end <= at);
+        [Some(current), current.checked_sub(1), current.checked_add(1)]
+            .into_iter()
+            .flatten()
+            .filter_map(|index| lines.get(index))
+            .find_map(|(line, content)| {
+                let tab = line.start + self.text.get(line.start..*content)?.find('\t')?;
+                Some(Span::new(tab, tab + 1))
+            })
     }
+
+    /// Returns the innermost bracket that is open at the error and that the text does not close.
+    fn unclosed_bracket(&self) -> Option<(Span, char)> {
+        self.stack.iter().rev().find_map(|open| {
+            let (OpenCollection::List { start, .. } | OpenCollection::Map { start, .. }) = open;
+            let start = start.start as usize;
+            let bracket = self.text.get(start..)?.chars().next()?;
+            let is_open = matches!(bracket, '[' | '{') && !closes_bracket(self.text, start);
+            is_open.then(|| (Span::new(start, start + 1), bracket))
+        })
+    }
+}
+
+/// True if the bracket at an offset is closed before a line that is indented like its own.
+fn closes_bracket(text: &str, start: usize) -> bool {
+    let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let indent_of = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let own_indent = indent_of(&text[line_start..]);
+    let mut depth = 0_usize;
+    let mut quote = None;
+    for (number, line) in text[start..].lines().enumerate() {
+        let content = line.trim_start();
+        let is_sibling = number > 0 && !content.is_empty() && indent_of(line) <= own_indent;
+        if is_sibling && quote.is_none() && !content.starts_with([']', '}', '#']) {
+            return false;
+        }
+        // A quote or a comment starts only where a value could start.
+        let mut before = ' ';
+        let mut escaped = false;
+        for character in line.chars() {
+            match quote {
+                Some(open) => {
+                    if character == open && !escaped {
+                        quote = None;
+                    }
+                    escaped = open == '"' && character == '\\' && !escaped;
+                }
+                None => match character {
+                    '#' if before.is_whitespace() => break,
+                    '"' | '\'' if before.is_whitespace() || "[{,:".contains(before) => {
+                        quote = Some(character);
+                    }
+                    '[' | '{' => depth += 1,
+                    ']' | '}' => {
+                        depth = depth.saturating_sub(1);
+                        if depth == 0 {
+                            return true;
+                        }
+                    }
+                    _ => {}
+                },
+            }
+            before = character;
+        }
+    }
+    false
 }
 
 fn is_quoted(text: &str, span: Span) -> bool {

@@ -62,6 +62,28 @@ fn errors_have_reason_and_offset() {
 }
 
 #[test]
+fn cause_of_error_is_reported_instead_of_its_effect() {
+    let tool = "steps:\n  - name: a\n    tool: ";
+    let at_bracket = |bracket: char| format!("{}: '{bracket}' is never closed", tool.len());
+    for (rest, bracket) in [
+        ("{ kind: noop\n    next: { arcs: [{ step: b }] }\n  - name: b\n", '{'),
+        ("[ { kind: noop }\n  - name: b\n    tool: { kind: noop }\n", '['),
+        ("{ text: 'it is }', list: [1, 2]\n    next: b # }\n", '{'),
+    ] {
+        assert_eq!(describe_errors(&format!("{tool}{rest}")), [at_bracket(bracket)], "{rest}");
+    }
+    // The bracket is closed, so the error is inside.
+    let inside = describe_errors("a: { b: 1\n  c: 2\n}\nd: 1\n");
+    assert!(inside.iter().all(|error| !error.contains("never closed")), "{inside:?}");
+    for (text, tab) in
+        [("a:\n  - b: 1\n\tc: 2\nd: 3\n", 12), ("a:\n  b: 1\n  \tc: 2\n", 12), ("a:\n\tb: 1\n", 3)]
+    {
+        let expected = format!("{tab}: a tab is used as indentation");
+        assert_eq!(describe_errors(text), [expected], "{text:?}");
+    }
+}
+
+#[test]
 fn unquoted_template_gets_quoting_hint() {
     for text in ["a: {{ x }}\n", "a:\n  - {{ x }}\n", "url: {{ host }}/path\n"] {
         let hint = load_yaml(text).1.into_iter().find_map(|error| match error {
