@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, ExecutionVersion, TenantId, Timestamp};
+use noetl_types::{ExecutionId, ExecutionVersion, TenantId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
@@ -44,6 +44,22 @@ pub trait ExecutionStore {
         tenant_id: &TenantId,
         max_count: u32,
     ) -> Result<u32, StoreError>;
+
+    /// Counts the running descendants of an execution that has no parent, up to `max_count`.
+    async fn count_live_descendants(
+        &self,
+        root: ExecutionId,
+        max_count: u32,
+    ) -> Result<u32, StoreError>;
+
+    /// True if the parent of a child, or of an ancestor of the child, has a follow-up whose id is a
+    /// prefix followed by the id of that child or ancestor.
+    async fn has_follow_up_on_path(
+        &self,
+        parent: ExecutionId,
+        child: ExecutionId,
+        id_prefix: &Text,
+    ) -> Result<bool, StoreError>;
 
     /// True if retention has dropped the id range that contains the execution.
     async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
@@ -128,6 +144,29 @@ pub(crate) static COUNT_LIVE_EXECUTIONS: Statement = Statement::new(
 )
 .with_auto_plan();
 
+/// Counts the live descendants of a root execution, at most `$2`.
+pub(crate) static COUNT_LIVE_DESCENDANTS: Statement = Statement::new(
+    "SELECT count(*) FROM (
+         SELECT 1 FROM execution WHERE root_execution_id = $1 AND ended = false LIMIT $2::bigint
+     ) AS live",
+);
+
+/// Walks from a child to its root.
+pub(crate) static FOLLOW_UP_ON_PATH: Statement = Statement::new(
+    "WITH RECURSIVE ancestor (child_id, parent_id) AS (
+         SELECT $2::bigint, $1::bigint
+         UNION ALL
+         SELECT execution.execution_id, execution.parent_execution_id
+         FROM ancestor JOIN execution ON execution.execution_id = ancestor.parent_id
+         WHERE execution.parent_execution_id IS NOT NULL
+     )
+     SELECT EXISTS (
+         SELECT 1 FROM ancestor JOIN errand
+             ON errand.execution_id = ancestor.parent_id
+             AND errand.errand_id = $3::text || ancestor.child_id
+     )",
+);
+
 pub(crate) static IS_DROPPED: Statement = Statement::new(
     "SELECT EXISTS (SELECT 1 FROM retention_range WHERE lo <= $1::bigint AND $1::bigint < hi)",
 );
@@ -209,6 +248,26 @@ impl<D: Database> ExecutionStore for D {
         let params = cells![tenant_id, max_read, max_count];
         let count = self.query_count(&COUNT_LIVE_EXECUTIONS, params).await?;
         Ok(u32::try_from(count).unwrap_or(max_count))
+    }
+
+    async fn count_live_descendants(
+        &self,
+        root: ExecutionId,
+        max_count: u32,
+    ) -> Result<u32, StoreError> {
+        let count = self.query_count(&COUNT_LIVE_DESCENDANTS, cells![root, max_count]).await?;
+        Ok(u32::try_from(count).unwrap_or(max_count))
+    }
+
+    async fn has_follow_up_on_path(
+        &self,
+        parent: ExecutionId,
+        child: ExecutionId,
+        id_prefix: &Text,
+    ) -> Result<bool, StoreError> {
+        let params = cells![parent, child, *id_prefix];
+        let found = self.query_first(&FOLLOW_UP_ON_PATH, params).await?;
+        Ok(found.is_some_and(|(exists,)| exists))
     }
 
     async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {

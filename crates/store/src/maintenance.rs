@@ -5,13 +5,13 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Text, Timestamp};
+use noetl_types::{TenantId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::migration::created_tables;
 use crate::model::{
     EnabledPublishers, FailedPrivilegeCheck, GcTarget, LogPartition, OldPartition, PinReason,
-    StoreStats,
+    StoreStats, TenantTable,
 };
 use crate::row::cells;
 use crate::sql::{Database, Durability, Statement};
@@ -49,6 +49,14 @@ pub trait ExpiryStore {
 pub trait StatsStore {
     /// Returns the size, the schema version and the row counts of the store.
     async fn store_stats(&self) -> Result<StoreStats, StoreError>;
+
+    /// Counts the rows of a tenant in a table, up to `max_count`.
+    async fn count_tenant_rows(
+        &self,
+        tenant_id: &TenantId,
+        table: TenantTable,
+        max_count: u32,
+    ) -> Result<u32, StoreError>;
 
     /// Returns the required tables and if each exists.
     async fn check_tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError>;
@@ -107,6 +115,25 @@ pub trait MaintenanceStore {
     async fn write_backup(&self, to: &Path) -> Result<(), StoreError>;
 }
 
+/// Returns the statement that counts the rows of a tenant in a table.
+fn count_rows_statement(table: TenantTable) -> &'static Statement {
+    macro_rules! count_rows {
+        ($table:literal) => {{
+            static COUNT: Statement = Statement::new(concat!(
+                "SELECT count(*) FROM (SELECT 1 FROM ",
+                $table,
+                " WHERE tenant_id = $1 LIMIT $2::bigint) AS counted"
+            ));
+            &COUNT
+        }};
+    }
+    match table {
+        TenantTable::Tokens => count_rows!("api_token"),
+        TenantTable::Definitions => count_rows!("catalog"),
+        TenantTable::Broadcasts => count_rows!("signal_broadcast"),
+    }
+}
+
 static COUNT_OLD_COMMANDS: Statement =
     Statement::new("SELECT count(*) FROM command WHERE completed_at < $1::timestamptz")
         .with_auto_plan();
@@ -146,6 +173,15 @@ fn delete_expired_sql(table: &str) -> String {
     )
 }
 
+/// Deletes tokens that were revoked or have expired.
+static DELETE_ENDED_TOKENS: Statement = Statement::new(
+    "DELETE FROM api_token WHERE token_id IN (
+         SELECT token_id FROM api_token
+         WHERE coalesce(revoked_at, expires_at) <= $1::timestamptz LIMIT $2::bigint
+     )",
+)
+.with_auto_plan();
+
 /// Returns the statement that deletes expired rows. Files have none.
 fn delete_expired_statement(target: GcTarget) -> Option<&'static Statement> {
     macro_rules! delete_expired {
@@ -162,6 +198,7 @@ fn delete_expired_statement(target: GcTarget) -> Option<&'static Statement> {
         GcTarget::Broadcasts => delete_expired!("signal_broadcast"),
         GcTarget::Results => delete_expired!("result_store"),
         GcTarget::Keychain => delete_expired!("keychain"),
+        GcTarget::Tokens => Some(&DELETE_ENDED_TOKENS),
         GcTarget::Blobs => None,
     }
 }
@@ -258,6 +295,17 @@ impl<D: Database> StatsStore for D {
                 ("result_store", result_store),
             ]),
         })
+    }
+
+    async fn count_tenant_rows(
+        &self,
+        tenant_id: &TenantId,
+        table: TenantTable,
+        max_count: u32,
+    ) -> Result<u32, StoreError> {
+        let statement = count_rows_statement(table);
+        let count = self.query_count(statement, cells![tenant_id, max_count]).await?;
+        Ok(u32::try_from(count).unwrap_or(max_count))
     }
 
     async fn check_tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError> {

@@ -25,6 +25,7 @@ macro_rules! migrations {
             9 "0009" "secret_acts",
             10 "0010" "outbox_unpublished",
             11 "0011" "purge",
+            12 "0012" "descendants",
         }
     };
     ($folder:literal: $($version:literal $number:literal $name:literal,)+) => {

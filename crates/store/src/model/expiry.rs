@@ -15,8 +15,21 @@ pub enum GcTarget {
     Results,
     /// Entries of the keychain cache.
     Keychain,
+    /// Tokens that were revoked or have expired.
+    Tokens,
     /// Files of large results that no row references.
     Blobs,
+}
+
+/// A table whose rows are limited per tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TenantTable {
+    /// API tokens, including ended ones.
+    Tokens,
+    /// Versions of definitions, including archived ones.
+    Definitions,
+    /// Broadcast signals.
+    Broadcasts,
 }
 
 impl GcTarget {
@@ -28,6 +41,7 @@ impl GcTarget {
         Self::Broadcasts,
         Self::Results,
         Self::Keychain,
+        Self::Tokens,
         Self::Blobs,
     ];
 }

@@ -55,7 +55,7 @@ pub use execution::{
     Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionOrigin, ExecutionPage,
     ExecutionView, ForkedFrom, StatusCounts, TenantCounts,
 };
-pub use expiry::GcTarget;
+pub use expiry::{GcTarget, TenantTable};
 pub(crate) use feed::FeedEntry;
 pub use feed::{FeedBatch, FeedLimit, MAX_FEED_BATCH_BYTES};
 pub use follow_up::{FollowUpChange, FollowUpOutcome, StoredFollowUp};

@@ -36,7 +36,7 @@ use noetl_store::{
     RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot,
     SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated,
     StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome,
-    StreamLeaseRequest, StreamOwner, TenantCounts, WaitFilter,
+    StreamLeaseRequest, StreamOwner, TenantCounts, TenantTable, WaitFilter,
 };
 
 /// Fault injected into a call.
@@ -241,6 +241,10 @@ faulty_store! {
         CountExecutionsByStatus: count_executions_by_status() -> Result<StatusCounts, StoreError>;
         CountLiveExecutions: count_live_executions(tenant_id: &TenantId, max_count: u32)
             -> Result<u32, StoreError>;
+        CountLiveDescendants: count_live_descendants(root: ExecutionId, max_count: u32)
+            -> Result<u32, StoreError>;
+        HasFollowUpOnPath: has_follow_up_on_path(parent: ExecutionId, child: ExecutionId, id_prefix: &Text)
+            -> Result<bool, StoreError>;
         IsDropped: is_dropped(execution_id: ExecutionId) -> Result<bool, StoreError>;
         RewriteExecutionView: rewrite_execution_view(execution_id: ExecutionId, version: ExecutionVersion, view: ExecutionView)
             -> Result<bool, StoreError>;
@@ -424,6 +428,8 @@ faulty_store! {
     }
     StatsStore {} {
         StoreStats: store_stats() -> Result<StoreStats, StoreError>;
+        CountTenantRows: count_tenant_rows(tenant_id: &TenantId, table: TenantTable, max_count: u32)
+            -> Result<u32, StoreError>;
         CheckTables: check_tables() -> Result<BTreeMap<&'static str, bool>, StoreError>;
     }
     MaintenanceStore {} {

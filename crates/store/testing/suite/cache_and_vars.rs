@@ -6,14 +6,14 @@ use noetl_types::{ExecutionId, Json, Seq, TenantId, Text, json, sha256};
 use super::StoreFixture;
 use super::dedup::{dedup_reservation, idempotency_record};
 use super::fixture::{TestExecution, append_one, test_time};
-use super::keychain;
 use super::result::{new_result, result_put};
 use super::slot::{match_key, new_slot};
 use super::wait::{awaited_name, broadcast_signal, new_wait};
+use super::{identities, keychain};
 use crate::{
     AppendError, AppendRequest, CachePut, CachedResult, ExecutionVar, FollowUpChange, GcTarget,
-    InvalidAppend, MAX_VAR_BYTES, MAX_VARS, SetVarsError, SlotChange, SlotSelector, Store, VarKind,
-    WaitChange, WaitFilter, WaitSelector,
+    InvalidAppend, MAX_VAR_BYTES, MAX_VARS, SetVarsError, SlotChange, SlotSelector, Store,
+    TenantTable, VarKind, WaitChange, WaitFilter, WaitSelector,
 };
 
 pub(crate) fn cache_put(name: &str, result: CachedResult, expires: &str) -> CachePut {
@@ -171,6 +171,9 @@ async fn put_expiring_rows(store: &dyn Store, number: i64) {
     let mut signal = broadcast_signal(number, "go", None, test_time("11:00:00"));
     signal.expires_at = test_time(&end);
     store.put_broadcast(signal).await.unwrap();
+    let mut token = identities::api_token(number, &TenantId::default());
+    token.expires_at = Some(test_time(&end));
+    assert!(store.put_token(token).await.unwrap());
     let mut result = result_put(run.id, new_result(number, b"{}"));
     result.expires_at = Some(test_time(&end));
     store.put_result(result).await.unwrap();
@@ -188,6 +191,16 @@ pub(crate) async fn expired_rows_are_deleted_in_batches(fixture: &StoreFixture) 
     let store = &*fixture.store;
     for number in 1..=3 {
         put_expiring_rows(store, number).await;
+    }
+    for (table, rows) in
+        [(TenantTable::Tokens, 3), (TenantTable::Broadcasts, 3), (TenantTable::Definitions, 0)]
+    {
+        for max_count in [2, 10] {
+            let count = store.count_tenant_rows(&TenantId::default(), table, max_count).await;
+            assert_eq!(count.unwrap(), rows.min(max_count), "{table:?}");
+        }
+        let other = TenantId::new("other").unwrap();
+        assert_eq!(store.count_tenant_rows(&other, table, 10).await.unwrap(), 0, "{table:?}");
     }
     let delete_expired = |target: GcTarget, now: &'static str, limit: i64| async move {
         let limit = PageLimit::new(limit).unwrap();

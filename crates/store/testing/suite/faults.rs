@@ -34,7 +34,7 @@ use crate::{
     LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, NewCatalogEntry,
     OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome, RuntimeKind,
     RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot, SnapshotKey,
-    SqliteStore, Store, StoreError, StreamOwner, WaitFilter, WaitSelector,
+    SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter, WaitSelector,
 };
 
 /// Appends an event as a driver does: after any failure, it reads the head of the log again.
@@ -150,6 +150,8 @@ async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.tenant_counts(&TenantId::default()).await.map(drop),
         store.count_executions_by_status().await.map(drop),
         store.count_live_executions(&TenantId::default(), 1).await.map(drop),
+        store.count_live_descendants(run.id, 1).await.map(drop),
+        store.has_follow_up_on_path(run.id, run.id, &"cancel:".into()).await.map(drop),
         store.is_dropped(run.id).await.map(drop),
     ]
 }
@@ -419,6 +421,7 @@ async fn call_maintenance_methods(store: &dyn Store) -> Vec<Result<(), StoreErro
             .await
             .map(drop),
         store.store_stats().await.map(drop),
+        store.count_tenant_rows(&TenantId::default(), TenantTable::Tokens, 1).await.map(drop),
         store.check_tables().await.map(drop),
         store.list_failed_privilege_checks().await.map(drop),
         store.check_integrity().await.map(drop),

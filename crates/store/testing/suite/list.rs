@@ -187,3 +187,22 @@ pub(crate) async fn live_execution_count_is_capped(fixture: &StoreFixture) {
     let acme = TenantId::new("acme").unwrap();
     assert_eq!(store.count_live_executions(&acme, 10).await.unwrap(), 1);
 }
+
+pub(crate) async fn live_descendants_are_counted_by_root(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let root = TestExecution::create_started(store, 1).await;
+    for number in 2..=6 {
+        let mut run = start_execution(store, number, |append| {
+            let facts = append.start.as_mut().unwrap();
+            facts.root_execution_id = (number != 3).then_some(root.id);
+        })
+        .await;
+        if number == 4 {
+            let end = run.end_request();
+            run.append_to(store, end).await.unwrap();
+        }
+    }
+    let count = async |max_count| store.count_live_descendants(root.id, max_count).await.unwrap();
+    assert_eq!(count(10).await, 3);
+    assert_eq!(count(2).await, 2);
+}

@@ -309,3 +309,33 @@ pub(crate) async fn follow_ups_stay_until_completed(fixture: &StoreFixture) {
     let result: Result<_, AppendError> = append_one(store, append).await;
     assert_eq!(result, Err(InvalidAppend::FollowUpTwice.into()));
 }
+
+pub(crate) async fn follow_up_is_found_on_path_to_root(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut runs: Vec<TestExecution> = Vec::new();
+    for number in 1..=3 {
+        let mut run = TestExecution::new(number);
+        let mut start = run.start_request();
+        start.start.as_mut().unwrap().parent_execution_id = runs.last().map(|parent| parent.id);
+        run.append_to(store, start).await.unwrap();
+        runs.push(run);
+    }
+    let new_child = TestExecution::new(4).id;
+    let is_found = async |parent: &TestExecution| {
+        let prefix = to_text("cancel:");
+        store.has_follow_up_on_path(parent.id, new_child, &prefix).await.unwrap()
+    };
+    assert!(!is_found(&runs[2]).await);
+    // The root is to cancel its child, and so everything below.
+    let child = runs[1].id;
+    let mut append = runs[0].step_request();
+    append.follow_ups = vec![FollowUpChange::Add {
+        errand_id: to_text(&format!("cancel:{child}")),
+        body: Json::Null,
+        due_at: test_time("12:00:00"),
+    }];
+    runs[0].append_to(store, append).await.unwrap();
+    assert!(is_found(&runs[1]).await);
+    assert!(is_found(&runs[2]).await);
+    assert!(!is_found(&runs[0]).await);
+}

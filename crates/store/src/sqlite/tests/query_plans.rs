@@ -3,7 +3,10 @@
 use rusqlite::Connection;
 
 use super::TempDatabase;
-use crate::executions::{COUNT_LIVE_EXECUTIONS, LIST_EXECUTIONS, LIST_EXECUTIONS_BY_STATUS};
+use crate::executions::{
+    COUNT_LIVE_DESCENDANTS, COUNT_LIVE_EXECUTIONS, FOLLOW_UP_ON_PATH, LIST_EXECUTIONS,
+    LIST_EXECUTIONS_BY_STATUS,
+};
 use crate::identities::secret_audit_query;
 use crate::model::SecretAuditFilter;
 use crate::outbox::{COUNT_BY_STATUS, COUNT_CLAIMABLE, LIST_DEAD_ROWS, OUTBOX_STATS, PURGE_OUTBOX};
@@ -38,6 +41,19 @@ fn status_filter_uses_index() {
     assert!(all.contains(index), "{all}");
     for plan in [by_status, all] {
         assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+/// Both run before each start of a child.
+#[test]
+fn checks_of_child_starts_use_indexes() {
+    let database = TempDatabase::new();
+    drop(database.open_store());
+    let count = query_plan(&database, COUNT_LIVE_DESCENDANTS.sqlite());
+    assert!(count.contains("INDEX execution_by_root (root_execution_id=?"), "{count}");
+    let path = query_plan(&database, FOLLOW_UP_ON_PATH.sqlite());
+    for table in ["SCAN execution", "SCAN errand"] {
+        assert!(!path.contains(table), "{path}");
     }
 }
 
