@@ -60,9 +60,10 @@ pub use cache::{
 pub use decide::{
     ApprovalChoice, ApprovalDecision, AuditOnlyEvent, BroadcastLookback, CallbackResult,
     ChildEnded, ChildOutcome, ClassicReport, CommandClaim, Decision, DecisionContext,
-    DecisionError, EngineInput, EventExtras, FinalizeInput, FollowUp, IgnoredResult,
+    DecisionError, EngineInput, EventExtras, FinalizeInput, FollowUp, IdSource, IgnoredResult,
     IncomingSignal, InputVerdict, LeaseExpired, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, ReportOutcome,
-    StaleReason, StartInput, TaskResult, WorkerReport, decide, requested_slots,
+    StaleReason, StartInput, TaskResult, WorkerReport, check_signal_payload, decide,
+    requested_slots,
 };
 pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode_record, encode_event};
 pub use job::job_variable;
@@ -73,10 +74,10 @@ pub use slot::{ExecutionSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotReque
 pub use state::{
     Arrival, BufferedSignal, CallResult, Command, CommandOutcome, CommandPhase, CommandStage,
     CursorState, DeliveredSignal, ExecutionStage, ExecutionState, FOLD_VERSION, FrameEnd, LastPass,
-    LoopState, MAX_BUFFERED_SIGNALS, OpenCommandTimer, OpenWait, PendingArrivals, PendingTimer,
-    ReportedRetries, RetainedOutput, SnapshotError, SplitPipelineState, StepOutput, StepPass,
-    StepStage, StepState, StepStatus, StepWork, SuspendedTask, TransitionKind, TriggerEvent,
-    WaitKind,
+    LoopState, MAX_BUFFERED_SIGNAL_BYTES, MAX_BUFFERED_SIGNALS, OpenCommandTimer, OpenWait,
+    PendingArrivals, PendingTimer, ReportedRetries, RetainedOutput, SnapshotError,
+    SplitPipelineState, StepOutput, StepPass, StepStage, StepState, StepStatus, StepWork,
+    SuspendedTask, TransitionKind, TriggerEvent, WaitKind,
 };
 pub use step_set::StepSet;
 

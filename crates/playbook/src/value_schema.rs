@@ -2,8 +2,11 @@
 //!
 //! Schemas describe payloads of signals and values of forms. The subset has no keyword that needs
 //! the network, the results of other keywords, or a backtracking regex. A schema with any other
-//! keyword is rejected, so no rule of an author is ignored. The steps and the depth of a validation
-//! are bounded, because a small schema with references can describe an exponential search.
+//! keyword is rejected, so no rule of an author is ignored.
+//!
+//! All costs are bounded, because a small schema with references can describe an exponential search:
+//! the size of the schema, the memory of its compiled patterns, and the steps and the depth of the
+//! validations of one [`SchemaValidator`].
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,17 +16,29 @@ use noetl_types::json::to_canonical;
 use noetl_types::{Json, JsonMap};
 use regex::{Regex, RegexBuilder};
 
-/// Maximum size of a compiled pattern.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+use crate::bounds::fits_within;
 
-/// Maximum number of steps of one validation.
-const MAX_STEPS: usize = 1_000_000;
+/// Maximum size of a schema.
+pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// Maximum memory of all compiled patterns of a schema.
+pub const MAX_PATTERN_BYTES: usize = 256 << 10;
+
+/// Sizes of compiled patterns that are tried. The work to match a text is proportional to the size
+/// of the compiled pattern.
+const PATTERN_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, MAX_PATTERN_BYTES];
+
+/// Maximum number of steps of the validations of one validator.
+const MAX_STEPS: usize = 200_000;
 
 /// Maximum nesting of schemas in one validation.
 const MAX_DEPTH: usize = 192;
 
-/// Bytes of a text that a pattern searches in one step.
+/// Bytes of a text that are compared in one step.
 const BYTES_PER_STEP: usize = 64;
+
+/// Size of a compiled pattern that searches one byte of a text in one step.
+const PATTERN_BYTES_PER_STEP: usize = 1 << 10;
 
 type Accepts = fn(Ordering) -> bool;
 
@@ -84,83 +99,135 @@ type Checked<'a> = Result<(), SchemaViolation<'a>>;
 
 /// Checks that a schema uses only supported keywords, and uses them correctly.
 pub fn check_schema(schema: &Json) -> Checked<'_> {
-    check_subschema(schema, schema)
+    SchemaValidator::new(schema).map(drop)
 }
 
 /// Checks a value against a schema. An invalid schema rejects every value.
 pub fn check_value<'a>(schema: &'a Json, value: &'a Json) -> Checked<'a> {
-    check_schema(schema)?;
-    let mut validator = Validator { root: schema, patterns: BTreeMap::new(), steps: 0, depth: 0 };
-    validator.apply(schema, value)
+    SchemaValidator::new(schema)?.check_value(value)
 }
 
-fn check_subschema<'a>(root: &'a Json, schema: &'a Json) -> Checked<'a> {
-    match schema {
-        Json::Bool(_) => Ok(()),
-        Json::Map(keywords) => keywords.iter().try_for_each(|(keyword, argument)| {
-            check_keyword(root, keyword, argument).map_err(|error| error.inside(keyword))
-        }),
-        _ => Err(SchemaViolation::new(Some(schema), "is not a schema", None)),
-    }
-}
-
-fn check_keyword<'a>(root: &'a Json, keyword: &str, argument: &'a Json) -> Checked<'a> {
-    let is_text = |item: &Json| item.as_str().is_some();
-    let is_type = |name: &Json| name.as_str().is_some_and(|name| TYPES.contains(&name));
-    let all = |is_valid: &dyn Fn(&Json) -> bool| {
-        argument.as_list().is_some_and(|items| items.iter().all(is_valid))
-    };
-    let (is_valid, expected) = match keyword {
-        "const" => (true, "a value"),
-        "type" => (is_type(argument) || all(&is_type), "the name of a type, or a list of them"),
-        "enum" => (argument.as_list().is_some(), "a list"),
-        "required" => (all(&is_text), "a list of strings"),
-        "uniqueItems" => (argument.as_bool().is_some(), "a boolean"),
-        _ if BOUNDS.iter().any(|(name, ..)| *name == keyword) => {
-            if keyword.ends_with("imum") {
-                (argument.as_f64().is_some(), "a number")
-            } else {
-                (argument.as_u64().is_some(), "an integer that is not negative")
-            }
-        }
-        "pattern" => {
-            let is_valid = argument.as_str().is_some_and(|text| compile_pattern(text).is_ok());
-            (is_valid, "a regular expression without look-around and back-references")
-        }
-        "$ref" => {
-            let target = argument.as_str().and_then(|reference| resolve(root, reference));
-            (target.is_some(), "a reference to a definition, such as `#/$defs/name`")
-        }
-        "items" | "additionalProperties" | "not" => return check_subschema(root, argument),
-        "allOf" | "anyOf" | "oneOf" => match argument.as_list() {
-            Some(schemas) if !schemas.is_empty() => {
-                return check_subschemas(root, schemas.iter().enumerate());
-            }
-            _ => (false, "a list of schemas"),
-        },
-        "properties" | "$defs" | "definitions" => match argument.as_map() {
-            Some(schemas) => return check_subschemas(root, schemas),
-            None => (false, "a map of schemas"),
-        },
-        // These describe a value and never reject one.
-        "$comment" | "$id" | "$schema" | "contentEncoding" | "contentMediaType" | "default"
-        | "deprecated" | "description" | "examples" | "format" | "readOnly" | "title"
-        | "writeOnly" => return Ok(()),
-        _ if keyword.starts_with("x-") => return Ok(()),
-        _ => return Err(SchemaViolation::new(None, "keyword is not supported", None)),
-    };
-    let violation =
-        || SchemaViolation::new(Some(argument), format!("is not valid: expected {expected}"), None);
-    if is_valid { Ok(()) } else { Err(violation()) }
-}
-
-fn check_subschemas<'a>(
+/// A checked schema, with the state of its validations.
+pub struct SchemaValidator<'a> {
     root: &'a Json,
-    schemas: impl IntoIterator<Item = (impl fmt::Display, &'a Json)>,
-) -> Checked<'a> {
-    schemas.into_iter().try_for_each(|(key, schema)| {
-        check_subschema(root, schema).map_err(|error| error.inside(key))
-    })
+    patterns: BTreeMap<&'a str, CompiledPattern>,
+    pattern_bytes: usize,
+    steps: usize,
+    depth: usize,
+}
+
+struct CompiledPattern {
+    regex: Regex,
+    /// Upper bound of its memory.
+    bytes: usize,
+}
+
+impl<'a> SchemaValidator<'a> {
+    /// Checks a schema and compiles its patterns.
+    pub fn new(schema: &'a Json) -> Result<Self, SchemaViolation<'a>> {
+        if !fits_within(schema, MAX_SCHEMA_BYTES) {
+            let reason = format!("the schema is larger than {MAX_SCHEMA_BYTES} bytes");
+            return Err(SchemaViolation::new(None, reason, None));
+        }
+        let mut validator =
+            Self { root: schema, patterns: BTreeMap::new(), pattern_bytes: 0, steps: 0, depth: 0 };
+        validator.check_subschema(schema)?;
+        Ok(validator)
+    }
+
+    /// Checks a value. All values that a validator checks share its steps.
+    pub fn check_value(&mut self, value: &'a Json) -> Checked<'a> {
+        self.depth = 0;
+        self.apply(self.root, value)
+    }
+
+    fn check_subschema(&mut self, schema: &'a Json) -> Checked<'a> {
+        match schema {
+            Json::Bool(_) => Ok(()),
+            Json::Map(keywords) => keywords.iter().try_for_each(|(keyword, argument)| {
+                self.check_keyword(keyword, argument).map_err(|error| error.inside(keyword))
+            }),
+            _ => Err(SchemaViolation::new(Some(schema), "is not a schema", None)),
+        }
+    }
+
+    fn check_keyword(&mut self, keyword: &str, argument: &'a Json) -> Checked<'a> {
+        let is_text = |item: &Json| item.as_str().is_some();
+        let is_type = |name: &Json| name.as_str().is_some_and(|name| TYPES.contains(&name));
+        let all = |is_valid: &dyn Fn(&Json) -> bool| {
+            argument.as_list().is_some_and(|items| items.iter().all(is_valid))
+        };
+        let (is_valid, expected) = match keyword {
+            "const" => (true, "a value"),
+            "type" => (is_type(argument) || all(&is_type), "the name of a type, or a list of them"),
+            "enum" => (argument.as_list().is_some(), "a list"),
+            "required" => (all(&is_text), "a list of strings"),
+            "uniqueItems" => (argument.as_bool().is_some(), "a boolean"),
+            _ if BOUNDS.iter().any(|(name, ..)| *name == keyword) => {
+                if keyword.ends_with("imum") {
+                    (argument.as_f64().is_some(), "a number")
+                } else {
+                    (argument.as_u64().is_some(), "an integer that is not negative")
+                }
+            }
+            "pattern" => (
+                argument.as_str().is_some_and(|pattern| self.add_pattern(pattern)),
+                "a small regular expression without look-around and back-references",
+            ),
+            "$ref" => {
+                let target = argument.as_str().and_then(|reference| resolve(self.root, reference));
+                (target.is_some(), "a reference to a definition, such as `#/$defs/name`")
+            }
+            "items" | "additionalProperties" | "not" => return self.check_subschema(argument),
+            "allOf" | "anyOf" | "oneOf" => match argument.as_list() {
+                Some(schemas) if !schemas.is_empty() => {
+                    return self.check_subschemas(schemas.iter().enumerate());
+                }
+                _ => (false, "a list of schemas"),
+            },
+            "properties" | "$defs" | "definitions" => match argument.as_map() {
+                Some(schemas) => return self.check_subschemas(schemas),
+                None => (false, "a map of schemas"),
+            },
+            // These describe a value and never reject one.
+            "$comment" | "$id" | "$schema" | "contentEncoding" | "contentMediaType" | "default"
+            | "deprecated" | "description" | "examples" | "format" | "readOnly" | "title"
+            | "writeOnly" => return Ok(()),
+            _ if keyword.starts_with("x-") => return Ok(()),
+            _ => return Err(SchemaViolation::new(None, "keyword is not supported", None)),
+        };
+        let violation = || {
+            let reason = format!("is not valid: expected {expected}");
+            SchemaViolation::new(Some(argument), reason, None)
+        };
+        if is_valid { Ok(()) } else { Err(violation()) }
+    }
+
+    fn check_subschemas(
+        &mut self,
+        schemas: impl IntoIterator<Item = (impl fmt::Display, &'a Json)>,
+    ) -> Checked<'a> {
+        schemas.into_iter().try_for_each(|(key, schema)| {
+            self.check_subschema(schema).map_err(|error| error.inside(key))
+        })
+    }
+
+    /// Compiles a pattern. Returns false if it is invalid, or if the patterns are too large.
+    fn add_pattern(&mut self, pattern: &'a str) -> bool {
+        if self.patterns.contains_key(pattern) {
+            return true;
+        }
+        let available = MAX_PATTERN_BYTES - self.pattern_bytes;
+        let sizes = PATTERN_SIZES.into_iter().filter(|bytes| *bytes <= available);
+        let compile =
+            |bytes| Some(CompiledPattern { regex: compile_pattern(pattern, bytes)?, bytes });
+        let Some(compiled) = { sizes }.find_map(compile) else {
+            return false;
+        };
+        self.pattern_bytes += compiled.bytes;
+        self.patterns.insert(pattern, compiled);
+        true
+    }
 }
 
 /// Returns the definition that a reference names.
@@ -171,8 +238,8 @@ fn resolve<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     root.get(parent).filter(|_| is_definition)?.get(&name)
 }
 
-/// Compiles a pattern. In JSON Schema, `\d` and `\w` match only ASCII.
-fn compile_pattern(pattern: &str) -> Result<Regex, regex::Error> {
+/// Compiles a pattern within a size. In JSON Schema, `\d` and `\w` match only ASCII.
+fn compile_pattern(pattern: &str, bytes: usize) -> Option<Regex> {
     let mut translated = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
     while let Some(char) = chars.next() {
@@ -185,18 +252,10 @@ fn compile_pattern(pattern: &str) -> Result<Regex, regex::Error> {
             _ => translated.extend([char].into_iter().chain(escaped)),
         }
     }
-    RegexBuilder::new(&translated).size_limit(MAX_PATTERN_BYTES).build()
+    RegexBuilder::new(&translated).size_limit(bytes).build().ok()
 }
 
-/// The state of one validation.
-struct Validator<'a> {
-    root: &'a Json,
-    patterns: BTreeMap<&'a str, Regex>,
-    steps: usize,
-    depth: usize,
-}
-
-impl<'a> Validator<'a> {
+impl<'a> SchemaValidator<'a> {
     fn apply(&mut self, schema: &'a Json, value: &'a Json) -> Checked<'a> {
         // Excessive nesting uses up all steps, so that `not` and alternatives fail too.
         self.spend(if self.depth == MAX_DEPTH { MAX_STEPS } else { 1 })?;
@@ -207,7 +266,9 @@ impl<'a> Validator<'a> {
         let mut keywords = schema.as_map().into_iter().flatten();
         let checked = keywords.try_for_each(|(keyword, argument)| match &**keyword {
             "$ref" => {
-                let target = argument.as_str().and_then(|reference| resolve(self.root, reference));
+                let reference = argument.as_str().unwrap_or_default();
+                self.spend(reference.len() / BYTES_PER_STEP)?;
+                let target = resolve(self.root, reference);
                 target.map_or(Ok(()), |target| self.apply(target, value))
             }
             "allOf" | "anyOf" | "oneOf" => self.check_alternatives(keyword, argument, value),
@@ -270,7 +331,11 @@ impl<'a> Validator<'a> {
         let declares =
             |name: &str| schema.get("properties").is_some_and(|map| map.get(name).is_some());
         let names = argument.as_list().unwrap_or_default();
-        self.spend(names.len() + value.as_map().map_or(0, JsonMap::len))?;
+        let keys = value.as_map().into_iter().flat_map(JsonMap::keys);
+        let name_bytes: usize =
+            names.iter().filter_map(Json::as_str).chain(keys.map(|key| &**key)).map(str::len).sum();
+        let map_len = value.as_map().map_or(0, JsonMap::len);
+        self.spend(names.len() + map_len + name_bytes / BYTES_PER_STEP)?;
         match (keyword, value) {
             ("items", Json::List(items)) => {
                 items.iter().enumerate().try_for_each(|(index, item)| {
@@ -311,10 +376,7 @@ impl<'a> Validator<'a> {
         argument: &'a Json,
         value: &'a Json,
     ) -> Checked<'a> {
-        if matches!(
-            keyword,
-            "const" | "enum" | "maxLength" | "minLength" | "pattern" | "uniqueItems"
-        ) {
+        if matches!(keyword, "const" | "enum" | "maxLength" | "minLength" | "uniqueItems") {
             self.spend(count_steps(value))?;
         }
         let (is_valid, reason) = match (keyword, value) {
@@ -325,7 +387,7 @@ impl<'a> Validator<'a> {
                 self.spend(options.len())?;
                 (options.contains(value), "is not one of")
             }
-            ("pattern", Json::Str(text)) => (self.is_match(argument, text), "does not match"),
+            ("pattern", Json::Str(text)) => (self.is_match(argument, text)?, "does not match"),
             ("uniqueItems", Json::List(items)) if argument.as_bool() == Some(true) => {
                 let distinct: BTreeSet<Vec<u8>> = items.iter().map(to_canonical).collect();
                 (distinct.len() == items.len(), "has duplicate items, but uniqueItems is")
@@ -345,18 +407,16 @@ impl<'a> Validator<'a> {
         }
     }
 
-    fn is_match(&mut self, pattern: &'a Json, text: &str) -> bool {
-        let Some(pattern) = pattern.as_str() else { return false };
-        if !self.patterns.contains_key(pattern)
-            && let Ok(compiled) = compile_pattern(pattern)
-        {
-            self.patterns.insert(pattern, compiled);
-        }
-        self.patterns.get(pattern).is_some_and(|compiled| compiled.is_match(text))
+    fn is_match(&mut self, pattern: &'a Json, text: &str) -> Result<bool, SchemaViolation<'a>> {
+        let compiled = pattern.as_str().and_then(|pattern| self.patterns.get(pattern));
+        let bytes = compiled.map_or(0, |compiled| compiled.bytes);
+        self.spend(text.len() * (bytes / PATTERN_BYTES_PER_STEP))?;
+        let compiled = pattern.as_str().and_then(|pattern| self.patterns.get(pattern));
+        Ok(compiled.is_some_and(|compiled| compiled.regex.is_match(text)))
     }
 }
 
-/// Number of steps to compare a value or to search it with a pattern.
+/// Number of steps to compare a value.
 fn count_steps(value: &Json) -> usize {
     match value {
         Json::Str(text) => text.len() / BYTES_PER_STEP,

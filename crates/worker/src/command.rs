@@ -147,6 +147,7 @@ impl CommandRun<'_> {
             frame_max_rows: command.meta.frame_max_rows,
             issued_at: command.meta.issued_at,
             limits: TemplateLimits::default(),
+            budget: None,
             max_data: settings.max_result_size,
             max_task_runs: MAX_TASK_RUNS,
         }

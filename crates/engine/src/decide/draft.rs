@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits_within, is_shallow};
 use noetl_playbook::command_context::PayloadLookup;
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::template::FuelBudget;
+use noetl_types::id::TypedId;
 use noetl_types::{
-    EventId, EventType, ExecutionId, IdGenerator, Json, Millis, ResultId, StepName, TaskError,
-    TaskErrorKind, Timestamp,
+    EventId, EventType, ExecutionId, Json, Millis, ResultId, StepName, TaskError, TaskErrorKind,
+    Timestamp,
 };
 
 use super::environment::{ExecutionEnvironment, PayloadSource, TemplateFocus};
 use super::{
-    Decision, DecisionContext, DecisionError, EventExtras, FollowUp, InputVerdict, Result, cache,
+    Decision, DecisionContext, DecisionError, EventExtras, FollowUp, IdSource, InputVerdict, Result,
+    cache,
 };
 use crate::apply::{ApplyError, ApplyErrorKind};
 use crate::cache::{CacheEntry, CacheHit, CacheKey, CacheLookup, CacheLookupResult, ResultOrigin};
@@ -21,6 +24,9 @@ use crate::payload::{EventData, ExtractionRules, NewPayload, Reference};
 use crate::plan::{Plan, StepPlan};
 use crate::slot::{SlotChange, SlotGrant, SlotHolder, SlotRequest};
 use crate::state::{ClosedCommand, ExecutionPhase, ExecutionState, StepPass};
+
+/// Fuel of all templates of one decision, as a multiple of the limit of one template.
+const DECISION_FUEL_FACTOR: u64 = 20;
 
 /// A decision in progress.
 pub(super) struct Draft<'d> {
@@ -48,7 +54,9 @@ pub(super) struct Draft<'d> {
     pub(super) closed_at_once: VecDeque<ClosedCommand>,
     /// Effects that the server must perform after this decision.
     pub(super) follow_ups: Vec<FollowUp>,
-    ids: &'d mut IdGenerator,
+    /// Fuel of all templates of the decision.
+    pub(super) fuel: FuelBudget,
+    ids: &'d mut dyn IdSource,
     fetched_payloads: &'d dyn PayloadLookup,
     caches: &'d dyn CacheLookup,
     events: Vec<Event>,
@@ -109,6 +117,7 @@ impl<'d> Draft<'d> {
             slot_changes: Vec::new(),
             closed_at_once: VecDeque::new(),
             follow_ups: Vec::new(),
+            fuel: FuelBudget::new(plan.limits().fuel.saturating_mul(DECISION_FUEL_FACTOR)),
             ids: &mut *context.ids,
             fetched_payloads: context.payloads,
             caches: context.caches,
@@ -199,7 +208,7 @@ impl<'d> Draft<'d> {
             |reserved: &mut (EventType, EventId)| is_ignored || kind.name() == reserved.0;
         let event_id = match self.reserved_event_id.take_if(is_reserved) {
             Some((_, event_id)) => event_id,
-            None => self.ids.next_id(self.now.as_unix_ms())?,
+            None => self.next_id()?,
         };
         self.apply_event(event_id, kind, cause, time)?;
         Ok(event_id)
@@ -318,6 +327,7 @@ impl<'d> Draft<'d> {
     ) -> ExecutionEnvironment<'s> {
         ExecutionEnvironment::new(self.plan, &self.state, step, focus)
             .with_payloads(self.payload_source())
+            .with_budget(&self.fuel)
             .with_time(self.now)
     }
 
@@ -371,9 +381,13 @@ impl<'d> Draft<'d> {
         self.store_payload_for(execution_id, name, value)
     }
 
+    fn next_id<T: TypedId>(&mut self) -> Result<T> {
+        Ok(T::from_snowflake(self.ids.next_number(self.now.as_unix_ms())?))
+    }
+
     /// Creates an id for a child execution.
     pub(super) fn new_execution_id(&mut self) -> Result<ExecutionId> {
-        Ok(self.ids.next_id(self.now.as_unix_ms())?)
+        self.next_id()
     }
 
     fn store_payload_for(
@@ -382,7 +396,7 @@ impl<'d> Draft<'d> {
         name: &StepName,
         value: Json,
     ) -> Result<Reference> {
-        let result_id: ResultId = self.ids.next_id(self.now.as_unix_ms())?;
+        let result_id: ResultId = self.next_id()?;
         let step = self.plan.find_step(name.as_str());
         let rules = step.map(|step| &self.plan.step(step).extraction_rules);
         let default = ExtractionRules::default();

@@ -14,8 +14,8 @@ use noetl_playbook::command_context::{
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::template::{
-    Binding, FetchNeed, OutputPlace, TaskOutput as OutputView, TemplateData, TemplateEnvironment,
-    TemplateLimits,
+    Binding, FetchNeed, FuelBudget, OutputPlace, TaskOutput as OutputView, TemplateData,
+    TemplateEnvironment, TemplateLimits,
 };
 use noetl_types::{Json, JsonMap, TaskError, Timestamp};
 
@@ -93,6 +93,7 @@ pub(super) struct ExecutionEnvironment<'s> {
     focus: TemplateFocus<'s>,
     payloads: PayloadSource<'s>,
     now: Timestamp,
+    budget: Option<&'s FuelBudget>,
 }
 
 impl<'s> ExecutionEnvironment<'s> {
@@ -112,7 +113,12 @@ impl<'s> ExecutionEnvironment<'s> {
                 fresh: &[],
             },
             now: Timestamp::UNIX_EPOCH,
+            budget: None,
         }
+    }
+
+    pub(super) fn with_budget(self, budget: &'s FuelBudget) -> Self {
+        Self { budget: Some(budget), ..self }
     }
 
     pub(super) fn with_payloads(self, payloads: PayloadSource<'s>) -> Self {
@@ -469,6 +475,10 @@ impl TemplateEnvironment for ExecutionEnvironment<'_> {
 
     fn limits(&self) -> TemplateLimits {
         self.plan.limits()
+    }
+
+    fn budget(&self) -> Option<&FuelBudget> {
+        self.budget
     }
 
     fn now(&self) -> Option<Timestamp> {

@@ -94,6 +94,17 @@ pub enum DecisionError {
         /// Size limit in bytes.
         limit: usize,
     },
+    /// The execution keeps too many signals that no task has received.
+    #[error(
+        "the execution keeps {limit} signals, or {limit_bytes} bytes of them, that no task has \
+         received; send further ones when a task waits for them"
+    )]
+    TooManySignals {
+        /// Maximum number of kept signals.
+        limit: usize,
+        /// Maximum size of their payloads.
+        limit_bytes: usize,
+    },
     /// No task waits for the broadcast.
     #[error("no task of the execution waits for the broadcast")]
     NotAwaited,
@@ -146,6 +157,7 @@ impl DecisionError {
                 ErrorCode::Validation
             }
             Self::SignalTooLarge { .. } => ErrorCode::TooLarge,
+            Self::TooManySignals { .. } => ErrorCode::QuotaExceeded,
             Self::NoOpenApproval(_) | Self::AlreadyDecided(_) => ErrorCode::AlreadyDecided,
             Self::NotAnApprover(_) => ErrorCode::Forbidden,
             Self::InvalidPayload(_) | Self::PayloadTooDeep => ErrorCode::Validation,

@@ -37,6 +37,7 @@ mod writes;
 use std::collections::BTreeMap;
 
 use noetl_playbook::command_context::PayloadLookup;
+use noetl_types::id::{ClockError, Snowflake};
 use noetl_types::{ErrorCode, EventId, IdGenerator, Json, JsonMap, NewEvent, Timestamp};
 
 use crate::cache::{CacheEntry, CacheLookup};
@@ -55,7 +56,20 @@ pub use input::{
     ClassicReport, CommandClaim, EngineInput, FinalizeInput, IgnoredResult, IncomingSignal,
     LeaseExpired, ReportOutcome, StaleReason, StartInput, TaskResult, WorkerReport,
 };
-pub use suspension::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES};
+pub use suspension::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, check_signal_payload};
+
+/// Source of the ids of a decision. A decision may take long, so several decisions can share a
+/// generator that is locked for each id only.
+pub trait IdSource {
+    /// Returns the next id.
+    fn next_number(&mut self, now_unix_ms: i64) -> Result<Snowflake, ClockError>;
+}
+
+impl IdSource for IdGenerator {
+    fn next_number(&mut self, now_unix_ms: i64) -> Result<Snowflake, ClockError> {
+        self.next(now_unix_ms)
+    }
+}
 
 /// Result of a part of a decision.
 pub(crate) type Result<T, E = DecisionError> = std::result::Result<T, E>;
@@ -65,7 +79,7 @@ pub struct DecisionContext<'m> {
     /// Time of the input, and of every event that follows from it.
     pub now: Timestamp,
     /// Source of ids.
-    pub ids: &'m mut IdGenerator,
+    pub ids: &'m mut dyn IdSource,
     /// Available payloads. A missing one is requested with [`DecisionError::NeedsPayload`].
     pub payloads: &'m dyn PayloadLookup,
     /// Cached results that were looked up. A missing lookup is requested with

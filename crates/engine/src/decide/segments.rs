@@ -124,6 +124,7 @@ pub(super) fn server_command_spec(
         frame_max_rows: None,
         issued_at: draft.now,
         limits: draft.plan.limits(),
+        budget: Some(draft.fuel.clone()),
         max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     })

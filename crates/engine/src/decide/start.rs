@@ -80,7 +80,8 @@ fn resolve_start(
         .with_name("payload", Json::from(payload.clone()))
         .with_name("execution_id", Json::from(start.execution_id.to_string()))
         .with_now(draft.now)
-        .with_limits(draft.plan.limits());
+        .with_limits(draft.plan.limits())
+        .with_budget(draft.fuel.clone());
     let environment = StartEnvironment::new(names, start.seed);
     let mut workload = JsonMap::new();
     for field in &draft.plan.playbook().workload {
@@ -115,6 +116,7 @@ fn root_environment(draft: &Draft<'_>, start: &StartInput, workload: &JsonMap) -
         .with_name("path", Json::from(&start.path))
         .with_now(draft.now)
         .with_limits(draft.plan.limits())
+        .with_budget(draft.fuel.clone())
 }
 
 fn resolve_slot(

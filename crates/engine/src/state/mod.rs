@@ -35,8 +35,8 @@ pub use step::{
     StepPass, StepState, StepStatus, StepWork, TriggerEvent,
 };
 pub use suspended::{
-    BufferedSignal, DeliveredSignal, MAX_BUFFERED_SIGNALS, OpenCommandTimer, OpenWait,
-    SplitPipelineState, SuspendedTask, WaitKind,
+    BufferedSignal, DeliveredSignal, MAX_BUFFERED_SIGNAL_BYTES, MAX_BUFFERED_SIGNALS,
+    OpenCommandTimer, OpenWait, SplitPipelineState, SuspendedTask, WaitKind,
 };
 pub use table::{CommandStage, ExecutionStage, StepStage, TransitionKind};
 pub use timers::PendingTimer;

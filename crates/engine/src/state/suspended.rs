@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use noetl_playbook::bounds::size_within;
 use noetl_playbook::command_machine::Continuation;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{CommandId, ExecutionId, Json, JsonMap, Seq, SignalId, Text, Timestamp};
@@ -15,9 +16,11 @@ use crate::event::{
 };
 use crate::payload::EventData;
 
-/// Maximum number of buffered signals. The oldest is dropped beyond it, so that the state stays
-/// small regardless of the senders.
+/// Maximum number of buffered signals. Further ones are rejected. If the log of an earlier release
+/// has more, the oldest are dropped.
 pub const MAX_BUFFERED_SIGNALS: usize = 1000;
+/// Maximum size of the payloads of buffered signals.
+pub const MAX_BUFFERED_SIGNAL_BYTES: usize = 4 << 20;
 /// Maximum number of delivered broadcasts that are remembered. Their ids are ordered by time. A
 /// broadcast that is older than all remembered ones is not delivered.
 const MAX_REMEMBERED_BROADCASTS: usize = 10_000;
@@ -86,6 +89,15 @@ pub(crate) struct SignalBuffer {
 }
 
 impl SignalBuffer {
+    /// Returns true if no further signal may be buffered.
+    pub(crate) fn is_full(&self) -> bool {
+        let subtract = |rest: usize, (_, signal): (&Seq, &BufferedSignal)| {
+            rest.checked_sub(size_within(&signal.payload, rest)?)
+        };
+        let free_bytes = self.kept.iter().try_fold(MAX_BUFFERED_SIGNAL_BYTES, subtract);
+        self.kept.len() >= MAX_BUFFERED_SIGNALS || free_bytes.is_none_or(|bytes| bytes == 0)
+    }
+
     pub(crate) fn buffer_signal(&mut self, seq: Seq, signal: BufferedSignal) {
         self.kept.insert(seq, signal);
         while self.kept.len() > MAX_BUFFERED_SIGNALS {

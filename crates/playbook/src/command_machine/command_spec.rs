@@ -6,7 +6,7 @@ use noetl_types::{ByteSize, CommandId, ExecutionId, Text, Timestamp, WorkerId};
 
 use crate::command_context::CommandContext;
 use crate::model::Playbook;
-use crate::template::TemplateLimits;
+use crate::template::{FuelBudget, TemplateLimits};
 
 /// Maximum number of task runs in one command, including retries and jumps.
 pub const MAX_TASK_RUNS: u32 = 1_000_000;
@@ -39,6 +39,8 @@ pub struct CommandSpec {
     pub issued_at: Timestamp,
     /// Limits of templates.
     pub limits: TemplateLimits,
+    /// Fuel that the templates share with others. A worker has no such budget.
+    pub budget: Option<FuelBudget>,
     /// Maximum size of the data of a task, and of all tasks together. The playbook may set a lower
     /// limit.
     pub max_data: ByteSize,

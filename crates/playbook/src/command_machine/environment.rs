@@ -10,7 +10,7 @@ use super::state::pipeline_data;
 use crate::command_context::CommandContext;
 use crate::model::{Step, Tool};
 use crate::template::{
-    Binding, FetchNeed, StepData, TaskOutput, TemplateEnvironment, TemplateLimits,
+    Binding, FetchNeed, FuelBudget, StepData, TaskOutput, TemplateEnvironment, TemplateLimits,
 };
 
 /// The item of an iteration.
@@ -70,6 +70,7 @@ pub(super) struct CommandData {
     pub(super) secrets: BTreeMap<Arc<str>, Json>,
     pub(super) now: Timestamp,
     pub(super) limits: TemplateLimits,
+    pub(super) budget: Option<FuelBudget>,
     pub(super) item: Option<LoopItem>,
     /// Number of rows that the frame of the command claims.
     pub(super) frame_max_rows: Option<u32>,
@@ -293,6 +294,10 @@ impl TemplateEnvironment for TaskEnvironment<'_> {
 
     fn limits(&self) -> TemplateLimits {
         self.command.limits
+    }
+
+    fn budget(&self) -> Option<&FuelBudget> {
+        self.command.budget.as_ref()
     }
 
     fn now(&self) -> Option<Timestamp> {

@@ -167,6 +167,7 @@ impl CommandState {
             secrets: BTreeMap::new(),
             now: spec.issued_at,
             limits: spec.limits,
+            budget: spec.budget,
             frame_max_rows: spec.frame_max_rows,
             item,
             ctx: Json::empty_map(),

@@ -41,6 +41,7 @@ fn build_command(step: &str) -> CommandSpec {
         frame_max_rows: None,
         issued_at: Timestamp::parse("2026-01-01T00:00:00Z").unwrap(),
         limits: TemplateLimits::default(),
+        budget: None,
         max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     }

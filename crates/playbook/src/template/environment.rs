@@ -15,7 +15,7 @@ use noetl_types::{Json, JsonMap};
 
 use super::data_view::{ExternalData, OverlayData, StepData, TaskOutput};
 use super::error::FetchNeed;
-use super::meter::TemplateLimits;
+use super::meter::{FuelBudget, TemplateLimits};
 use super::rendered::REDACTED;
 
 /// Provides the names of a render.
@@ -38,6 +38,11 @@ pub trait TemplateEnvironment {
     /// Limits of a render.
     fn limits(&self) -> TemplateLimits {
         TemplateLimits::default()
+    }
+
+    /// Fuel that the render shares with others.
+    fn budget(&self) -> Option<&FuelBudget> {
+        None
     }
 
     /// The time of `now()`.
@@ -193,6 +198,7 @@ pub struct MapEnvironment {
     names: BTreeMap<Arc<str>, Binding>,
     now: Option<Timestamp>,
     limits: TemplateLimits,
+    budget: Option<FuelBudget>,
 }
 
 impl MapEnvironment {
@@ -228,6 +234,13 @@ impl MapEnvironment {
         self.limits = limits;
         self
     }
+
+    /// Sets the fuel that the render shares with others.
+    #[must_use]
+    pub fn with_budget(mut self, budget: FuelBudget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
 }
 
 impl TemplateEnvironment for MapEnvironment {
@@ -237,6 +250,10 @@ impl TemplateEnvironment for MapEnvironment {
 
     fn limits(&self) -> TemplateLimits {
         self.limits
+    }
+
+    fn budget(&self) -> Option<&FuelBudget> {
+        self.budget.as_ref()
     }
 
     fn now(&self) -> Option<Timestamp> {
@@ -275,6 +292,10 @@ impl TemplateEnvironment for StartEnvironment {
 
     fn limits(&self) -> TemplateLimits {
         self.names.limits
+    }
+
+    fn budget(&self) -> Option<&FuelBudget> {
+        self.names.budget()
     }
 
     fn now(&self) -> Option<Timestamp> {

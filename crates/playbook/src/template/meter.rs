@@ -4,6 +4,8 @@
 //! charges the meter before it incurs the cost.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use noetl_types::Json;
 use noetl_types::json::push_canonical;
@@ -65,6 +67,26 @@ impl TemplateLimits {
     }
 }
 
+/// Fuel that several renders share, for example those of one decision of the server.
+#[derive(Debug, Clone)]
+pub struct FuelBudget(Arc<AtomicU64>);
+
+impl FuelBudget {
+    /// A budget with this much fuel.
+    pub fn new(fuel: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(fuel)))
+    }
+
+    fn restrict(&self, limits: TemplateLimits) -> TemplateLimits {
+        TemplateLimits { fuel: limits.fuel.min(self.0.load(Ordering::Relaxed)), ..limits }
+    }
+
+    fn subtract_fuel(&self, fuel: u64) {
+        let rest = self.0.load(Ordering::Relaxed).saturating_sub(fuel);
+        self.0.store(rest, Ordering::Relaxed);
+    }
+}
+
 /// The remaining fuel and memory of a render.
 #[derive(Debug)]
 pub(super) struct RenderMeter {
@@ -76,13 +98,19 @@ pub(super) struct RenderMeter {
 }
 
 impl RenderMeter {
-    pub(super) fn new(limits: TemplateLimits) -> Self {
+    pub(super) fn new(limits: TemplateLimits, budget: Option<&FuelBudget>) -> Self {
+        let limits = budget.map_or(limits, |budget| budget.restrict(limits));
         Self {
             limits,
             fuel: Cell::new(limits.fuel),
             memory: Cell::new(limits.memory),
             has_built_container: Cell::new(false),
         }
+    }
+
+    /// Subtracts the used fuel from a budget.
+    pub(super) fn settle_budget(&self, budget: &FuelBudget) {
+        budget.subtract_fuel(self.limits.fuel - self.fuel.get());
     }
 
     /// Charges units of work: operations, or items processed.

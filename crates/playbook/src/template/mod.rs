@@ -39,7 +39,7 @@ pub use error::{
     VocabularyKind,
 };
 pub use facts::{EventName, NameRead, TemplateFacts, TypeMismatch};
-pub use meter::TemplateLimits;
+pub use meter::{FuelBudget, TemplateLimits};
 pub use parser::TemplatePlace;
 pub use rendered::{
     LoopItemsError, MAX_LOOP_ITEMS, PathSegment, REDACTED, RenderedValue, ValuePath, loop_items,

@@ -83,6 +83,71 @@ fn stops_at_the_limit_of_steps() {
     }
 }
 
+/// A schema whose definitions each try the next one twice.
+fn branching_schema(levels: usize) -> Json {
+    let definitions: String = (0..levels)
+        .map(|n| {
+            let next = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, n + 1);
+            format!(r#","d{n}":{{"oneOf":[{next},{next}]}}"#)
+        })
+        .collect();
+    json(&format!(r##"{{"$defs":{{"d{levels}":false{definitions}}},"$ref":"#/$defs/d0"}}"##))
+}
+
+/// Without the limit, each level doubles the work. With it, the work and the memory do not depend on
+/// the number of levels.
+#[test]
+fn branching_costs_at_most_the_limit() {
+    let count_steps = |levels| {
+        let schema = branching_schema(levels);
+        let mut validator = SchemaValidator::new(&schema).unwrap();
+        let mut is_limited = false;
+        let allocations = allocation_counter::measure(|| {
+            let violation = validator.check_value(&Json::Null).unwrap_err().to_string();
+            is_limited = violation.contains("too many steps");
+        });
+        assert!(allocations.bytes_max < 1 << 20, "{} bytes", allocations.bytes_max);
+        assert_eq!(is_limited, validator.steps > MAX_STEPS);
+        validator.steps
+    };
+    let steps: Vec<usize> = (6..10).map(count_steps).collect();
+    assert!(steps.windows(2).all(|pair| pair[1] > 2 * pair[0] - 10), "{steps:?}");
+    for levels in [30, 90] {
+        assert!((MAX_STEPS..MAX_STEPS + 1_000).contains(&count_steps(levels)), "{levels}");
+    }
+}
+
+#[test]
+fn values_of_a_validator_share_its_steps() {
+    let schema = branching_schema(12);
+    let (first, rest) = (Json::Null, Json::from(1));
+    let mut validator = SchemaValidator::new(&schema).unwrap();
+    let is_limited = |violation: SchemaViolation<'_>| violation.to_string().contains("too many");
+    assert!(!is_limited(validator.check_value(&first).unwrap_err()));
+    let limited_at = (0..100).find(|_| is_limited(validator.check_value(&rest).unwrap_err()));
+    assert!(limited_at.is_some());
+}
+
+#[test]
+fn patterns_are_limited() {
+    // Each of them is small, but not all of them together.
+    let pattern = |n: usize| format!(r#"{{"pattern":"^[a-z]{{400}}x{n}$"}}"#);
+    let patterns = |count| (0..count).map(pattern).collect::<Vec<_>>().join(",");
+    assert!(check_schema(&json(&format!(r#"{{"anyOf":[{}]}}"#, patterns(2)))).is_ok());
+    let many = schema_error(&format!(r#"{{"anyOf":[{}]}}"#, patterns(500)));
+    assert!(many.contains("expected a small regular expression"), "{many}");
+    let large = format!(r#"{{"title":"{}"}}"#, "x".repeat(MAX_SCHEMA_BYTES));
+    assert!(schema_error(&large).contains("larger than"));
+
+    // A large pattern searches only short texts, a small one also long texts.
+    let text = Json::from("a".repeat(40_000));
+    assert!(check_value(&json(r#"{"pattern":"^a*$"}"#), &text).is_ok());
+    let schema = json(r#"{"pattern":"(a|b)*a(a|b){500}c"}"#);
+    let violation = check_value(&schema, &text).unwrap_err().to_string();
+    assert!(violation.contains("too many steps"), "{violation}");
+    assert!(check_value(&schema, &json("\"a\"")).is_err());
+}
+
 #[test]
 fn matches_ascii_digits_and_words() {
     let schema = r#"{"pattern":"^\\w+-[\\d]{2}\\\\d$"}"#;

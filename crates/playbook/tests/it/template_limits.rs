@@ -7,7 +7,7 @@
 )]
 
 use noetl_playbook::template::{
-    MapEnvironment, ParseOptions, RenderError, RenderErrorKind, RenderLimit, Template,
+    FuelBudget, MapEnvironment, ParseOptions, RenderError, RenderErrorKind, RenderLimit, Template,
     TemplateLimits, TemplatePlace,
 };
 use noetl_types::Json;
@@ -464,4 +464,21 @@ fn parsing_uses_little_memory() {
             allocations.bytes_max >> 20
         );
     }
+}
+
+/// Filters over large texts are charged for the bytes that they process, also when they are nested.
+#[test]
+fn nested_filters_use_up_the_budget_of_several_renders() {
+    let text = "{{ workload.big | tojson | tojson | tojson | tojson | tojson | length }}";
+    let template = Template::parse(text, TemplatePlace::Run).unwrap();
+    let big = Json::object([("big", Json::from("x".repeat(500_000)))]);
+    let limits = TemplateLimits::default();
+    let unlimited = MapEnvironment::new().with_name("workload", big);
+    // Control: each render alone is within its limits.
+    assert!((0..10).all(|_| template.render(&unlimited).is_ok()));
+    let environment = unlimited.with_budget(FuelBudget::new(limits.fuel / 4));
+    let failed = (0..10).find_map(|_| template.render(&environment).err());
+    let Some(RenderError { kind: RenderErrorKind::Limit(RenderLimit::Fuel), .. }) = failed else {
+        panic!("{failed:?}");
+    };
 }

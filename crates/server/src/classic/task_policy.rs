@@ -120,6 +120,7 @@ fn build_command_spec(attempt: &ReportedAttempt<'_>) -> Result<CommandSpec> {
         frame_max_rows: None,
         issued_at: issued.event.time,
         limits: TemplateLimits::default(),
+        budget: None,
         max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     })

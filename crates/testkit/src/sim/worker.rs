@@ -47,6 +47,7 @@ pub(super) fn execute_command(task: WorkerTask<'_>) -> Option<MachineOutcome> {
         frame_max_rows: issued.frame.map(|frame| frame.max_rows),
         issued_at: task.issued_at,
         limits: TemplateLimits::default(),
+        budget: None,
         max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     };

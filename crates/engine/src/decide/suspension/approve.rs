@@ -33,7 +33,7 @@ pub(in crate::decide) fn accept_approval(
     };
     check_may_decide(approval, &suspended, decision)?;
     let payload = decision_payload(decision);
-    signal::check_payload_size(&payload)?;
+    signal::check_signal_payload(&payload)?;
     let awaited_index = u32::try_from(suspended.signals.len()).unwrap_or(u32::MAX);
     draft.emit_event(EventKind::SignalReceived(Box::new(SignalReceived {
         name: APPROVAL_SIGNAL.into(),

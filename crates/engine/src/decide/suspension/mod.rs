@@ -23,4 +23,4 @@ pub(super) use fire::fire_command_timer;
 pub(super) use signal::accept_signal;
 
 pub use config::MAX_CHILD_DEPTH;
-pub use signal::MAX_SIGNAL_BYTES;
+pub use signal::{MAX_SIGNAL_BYTES, check_signal_payload};

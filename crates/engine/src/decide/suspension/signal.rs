@@ -2,7 +2,7 @@
 
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits_within, is_shallow};
 use noetl_playbook::command_machine::ToolResult;
-use noetl_playbook::value_schema;
+use noetl_playbook::value_schema::SchemaValidator;
 use noetl_types::{CommandId, Json, JsonMap, Seq};
 
 use super::begin::{end_at_once, find_suspended};
@@ -15,7 +15,9 @@ use crate::event::{
     APPROVAL_SIGNAL, CHILD_ENDED_SIGNAL, EventKind, SignalDelivery, SignalReceived, SignalWait,
     SuspensionKind, WaitMode,
 };
-use crate::state::{BufferedSignal, DeliveredSignal, SuspendedTask};
+use crate::state::{
+    BufferedSignal, DeliveredSignal, MAX_BUFFERED_SIGNAL_BYTES, MAX_BUFFERED_SIGNALS, SuspendedTask,
+};
 
 /// Maximum size of the payload of a signal. Larger data belongs in the result store.
 pub const MAX_SIGNAL_BYTES: usize = 64 << 10;
@@ -29,7 +31,7 @@ pub(in crate::decide) fn accept_signal(
     if matches!(signal.name.as_str(), APPROVAL_SIGNAL | CHILD_ENDED_SIGNAL) {
         return Err(DecisionError::ReservedSignal(signal.name));
     }
-    check_payload_size(&signal.payload)?;
+    check_signal_payload(&signal.payload)?;
     if draft.state.is_paused() {
         return Err(DecisionError::Paused);
     }
@@ -48,6 +50,10 @@ pub(in crate::decide) fn accept_signal(
             Ok(InputVerdict::Accepted)
         }
         None if broadcast.is_some() => Err(DecisionError::NotAwaited),
+        None if draft.state.signal_buffer.is_full() => Err(DecisionError::TooManySignals {
+            limit: MAX_BUFFERED_SIGNALS,
+            limit_bytes: MAX_BUFFERED_SIGNAL_BYTES,
+        }),
         None => {
             emit_signal(draft, signal, None)?;
             Ok(InputVerdict::Buffered)
@@ -56,7 +62,7 @@ pub(in crate::decide) fn accept_signal(
 }
 
 /// Checks that the log can store a payload.
-pub(super) fn check_payload_size(payload: &Json) -> Result<()> {
+pub fn check_signal_payload(payload: &Json) -> Result<()> {
     if !is_shallow(payload, MAX_VALUE_DEPTH) {
         return Err(DecisionError::PayloadTooDeep);
     }
@@ -182,6 +188,12 @@ pub(super) fn deliver_earlier_signals(draft: &mut Draft<'_>, command: CommandId)
     }
     let since = suspended.since.saturating_sub(wait.lookback);
     let buffered = draft.state.signal_buffer.kept.clone();
+    // All of them share the budget of one validator, which has checked the schema already.
+    let mut validator = match wait.schema.as_ref().map(SchemaValidator::new) {
+        Some(Ok(validator)) => Some(validator),
+        Some(Err(_)) => return Err(draft.invariant_error("schema")),
+        None => None,
+    };
     let in_time = buffered.iter().filter(|(_, signal)| signal.received_at >= since);
     for (seq, signal) in in_time {
         let Some((_, current)) = find_suspended(draft, command) else {
@@ -191,8 +203,8 @@ pub(super) fn deliver_earlier_signals(draft: &mut Draft<'_>, command: CommandId)
         else {
             continue;
         };
-        let schema = wait.schema.as_ref();
-        if schema.is_some_and(|schema| value_schema::check_value(schema, &signal.payload).is_err())
+        if let Some(validator) = &mut validator
+            && validator.check_value(&signal.payload).is_err()
         {
             continue;
         }

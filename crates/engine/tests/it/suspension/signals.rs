@@ -2,7 +2,7 @@
 
 use noetl_engine::{
     BroadcastLookback, DecisionError, EngineInput, FollowUp, IncomingSignal, InputVerdict,
-    MAX_BUFFERED_SIGNALS, MAX_SIGNAL_BYTES,
+    MAX_BUFFERED_SIGNAL_BYTES, MAX_BUFFERED_SIGNALS, MAX_SIGNAL_BYTES,
 };
 use noetl_testkit::sim::Simulation;
 use noetl_types::{ErrorCode, ExecutionStatus, Json, Millis, SignalId};
@@ -147,14 +147,27 @@ fn unawaited_broadcast_is_not_buffered() {
 }
 
 #[test]
-fn full_buffer_drops_oldest_signal() {
+fn full_buffer_rejects_signals() {
+    let full = Err(DecisionError::TooManySignals {
+        limit: MAX_BUFFERED_SIGNALS,
+        limit_bytes: MAX_BUFFERED_SIGNAL_BYTES,
+    });
     let mut sim = started_sim(LOOKBACK).with_light_checks();
-    for payload in 0..=MAX_BUFFERED_SIGNALS {
+    for payload in 0..MAX_BUFFERED_SIGNALS {
         assert_eq!(sim.send_signal("go", None, Json::from(payload)), BUFFERED);
     }
-    let mut buffered = sim.state().buffered_signals();
-    assert_eq!(buffered.next().unwrap().1.payload, Json::from(1));
-    assert_eq!(buffered.count(), MAX_BUFFERED_SIGNALS - 1);
+    let events = sim.log().len();
+    assert_eq!(sim.send_signal("go", None, Json::Null), full);
+    assert_eq!(sim.log().len(), events);
+    assert_eq!(sim.state().buffered_signals().count(), MAX_BUFFERED_SIGNALS);
+
+    let mut sim = started_sim(LOOKBACK).with_light_checks();
+    let payload = Json::from("x".repeat(MAX_SIGNAL_BYTES - 2));
+    for _ in 0..MAX_BUFFERED_SIGNAL_BYTES / MAX_SIGNAL_BYTES {
+        assert_eq!(sim.send_signal("go", None, payload.clone()), BUFFERED);
+    }
+    // The buffer has room for no byte.
+    assert_eq!(sim.send_signal("go", None, payload), full);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl<'r> RenderContext<'r> {
     pub(super) fn new(environment: &'r dyn TemplateEnvironment) -> Self {
         Self {
             environment,
-            meter: RenderMeter::new(environment.limits()),
+            meter: RenderMeter::new(environment.limits(), environment.budget()),
             is_tainted: Cell::new(false),
             secret_parts: RefCell::default(),
         }

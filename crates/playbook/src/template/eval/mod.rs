@@ -52,9 +52,22 @@ pub(super) fn evaluate_body(
         return Ok(RenderOutcome { value, is_tainted: false, secret_parts: Vec::new() });
     }
     let context = RenderContext::new(environment);
-    let mut evaluator =
-        Evaluator { context: &context, slots: vec![None; slots], output: String::new() };
-    let value = match body {
+    let value = evaluate_value(body, slots, &context);
+    if let Some(budget) = environment.budget() {
+        context.meter.settle_budget(budget);
+    }
+    let value = value?;
+    let is_tainted = context.is_tainted.get();
+    Ok(RenderOutcome { value, is_tainted, secret_parts: context.secret_parts.take() })
+}
+
+fn evaluate_value(
+    body: &TemplateBody,
+    slots: usize,
+    context: &RenderContext<'_>,
+) -> EvalResult<Json> {
+    let mut evaluator = Evaluator { context, slots: vec![None; slots], output: String::new() };
+    Ok(match body {
         TemplateBody::Literal(value) => value.clone(),
         TemplateBody::Value(expr) => {
             let value = evaluator.eval_expr(expr)?;
@@ -66,9 +79,7 @@ pub(super) fn evaluate_body(
             evaluator.render_nodes(nodes)?;
             Json::text(evaluator.output)?
         }
-    };
-    let is_tainted = context.is_tainted.get();
-    Ok(RenderOutcome { value, is_tainted, secret_parts: context.secret_parts.take() })
+    })
 }
 
 impl Evaluator<'_> {

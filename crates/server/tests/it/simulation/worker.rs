@@ -308,6 +308,7 @@ impl WorkerSlot {
             frame_max_rows: command.meta.frame_max_rows,
             issued_at: command.meta.issued_at,
             limits: TemplateLimits::default(),
+            budget: None,
             max_data: MAX_TASK_DATA,
             max_task_runs: MAX_TASK_RUNS,
         };
