@@ -1,9 +1,10 @@
 //! Settings of the runtime.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_engine::PlanDefaults;
-use noetl_types::{ByteSize, ErrorCode, JsonMap, MachineId, Millis, Text};
+use noetl_types::{ByteSize, ErrorCode, JsonMap, MachineId, Millis, TenantId, Text};
 
 use crate::crypto::KeyRing;
 use crate::error::{Result, RuntimeError};
@@ -39,6 +40,16 @@ pub struct Settings {
     pub cached_executions: usize,
     /// Maximum active executions per tenant.
     pub max_live_executions: u32,
+    /// Maximum active descendants of an execution that no other execution started.
+    pub max_live_descendants: u32,
+    /// Maximum API tokens per tenant, including recently ended ones.
+    pub max_tokens: u32,
+    /// Maximum versions of all definitions per tenant.
+    pub max_definitions: u32,
+    /// Maximum stored broadcast signals per tenant.
+    pub max_broadcasts: u32,
+    /// Shares of the tenants in a busy server. A tenant without an entry has weight 1.
+    pub tenant_weights: BTreeMap<TenantId, u32>,
     /// Defaults for settings that a playbook omits.
     pub defaults: PlanDefaults,
     /// Maximum size of a stored result.
@@ -90,6 +101,11 @@ impl Default for Settings {
             shard_index: 0,
             cached_executions: 20_000,
             max_live_executions: 100_000,
+            max_live_descendants: 10_000,
+            max_tokens: 10_000,
+            max_definitions: 20_000,
+            max_broadcasts: 10_000,
+            tenant_weights: BTreeMap::new(),
             defaults: PlanDefaults::default(),
             max_result_size: ByteSize::from_mib(64),
             metrics: true,

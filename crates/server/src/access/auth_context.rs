@@ -100,6 +100,27 @@ impl AuthContext {
         }
     }
 
+    /// Refuses callers other than those of the tenant that operates the server, for figures and
+    /// operations that concern all tenants.
+    pub(crate) fn check_operator(&self) -> Result<()> {
+        if self.tenant_id == TenantId::default() && !self.is_path_restricted() {
+            return Ok(());
+        }
+        let text = "this is only available to the tenant that operates the server, with a token \
+            without path_globs";
+        Err(RuntimeError::forbidden(text))
+    }
+
+    /// Refuses callers that are restricted to paths. Workers run commands of all paths.
+    pub(crate) fn check_worker_access(&self) -> Result<()> {
+        if !self.is_path_restricted() {
+            return Ok(());
+        }
+        let text = "the token is restricted to paths, but the commands of a pool can have any \
+            path; use a token without path_globs for workers";
+        Err(RuntimeError::forbidden(text))
+    }
+
     /// True if the caller may serve the pool.
     pub(crate) fn can_serve_pool(&self, pool: &PoolName) -> bool {
         self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
@@ -116,11 +137,7 @@ impl AuthContext {
     /// Returns the queue of a pool that the caller may lease commands from. Callers restricted to
     /// paths are refused, because a queue holds commands of all paths.
     pub(crate) fn leasable_queue(&self, pool: &PoolName) -> Result<PoolName> {
-        if self.is_path_restricted() {
-            let text = "the token is restricted to paths, but the commands of a pool can have any \
-                path; use a token without path_globs for the worker";
-            return Err(RuntimeError::forbidden(text));
-        }
+        self.check_worker_access()?;
         self.served_queue(pool)
     }
 

@@ -11,6 +11,7 @@
 
 mod cross_run_effects;
 mod eager_lease;
+mod fair_turns;
 mod loaded_execution;
 mod mailbox;
 mod message;
@@ -41,6 +42,7 @@ use crate::services::traces::Traces;
 use crate::services::waiters::Waiters;
 use crate::services::{Catalog, Infrastructure, Results};
 pub(crate) use eager_lease::{LeaseGrant, build_leased_command};
+use fair_turns::FairTurns;
 use loaded_execution::LoadedExecution;
 use mailbox::{ExecutionCache, Mailbox};
 pub(crate) use message::{
@@ -60,6 +62,9 @@ pub(crate) struct Driver {
     messaging: Option<Arc<NatsMessaging>>,
     pub(crate) timers: TimerQueue,
     executions: ExecutionCache,
+    turns: Arc<FairTurns>,
+    /// Turns of executions whose decisions are slow. Half of the processors remain for the others.
+    slow_turns: Arc<FairTurns>,
     /// Performs the follow-ups of appends. It sends messages to this driver.
     follow_ups: OnceLock<Weak<FollowUps>>,
 }
@@ -82,6 +87,8 @@ impl Driver {
             messaging: peers.messaging.clone(),
             timers: TimerQueue::default(),
             executions: ExecutionCache::with_capacity(infra.settings.cached_executions),
+            turns: FairTurns::new(infra.settings.tenant_weights.clone()),
+            slow_turns: FairTurns::for_slow_decisions(infra.settings.tenant_weights.clone()),
             follow_ups: OnceLock::new(),
         }
     }

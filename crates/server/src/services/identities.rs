@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
-use noetl_store::ApiToken;
+use noetl_store::{ApiToken, TenantTable};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     ErrorCode, Millis, OrganizationId, Scope, ScopeSet, TenantId, Text, Timestamp, TokenId, sha256,
@@ -171,6 +171,7 @@ impl Identities {
         let now = self.infra.now();
         let (tenant_id, organization_id) = new_token_owner(ctx, &request)?;
         validate_new_token(&request, is_operator_tenant(ctx))?;
+        self.infra.check_row_limit(&tenant_id, TenantTable::Tokens).await?;
         let ttl = request.ttl_days.map(|days| u64::from(days) * 24 * 3600);
         let token = ApiToken {
             token_id: self.infra.mint_id()?,

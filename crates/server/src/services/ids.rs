@@ -8,8 +8,9 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use noetl_engine::IdSource;
 use noetl_store::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, Store};
-use noetl_types::id::{ClockError, HighWaterMark, TypedId};
+use noetl_types::id::{ClockError, HighWaterMark, Snowflake, TypedId};
 use noetl_types::limits::MAX_ID_AHEAD;
 use noetl_types::{IdGenerator, MachineId, Millis, Text, Timestamp};
 use tokio::sync::watch;
@@ -170,28 +171,49 @@ impl IdAllocator {
         now.as_micros() < self.usable_until.load(Ordering::Acquire)
     }
 
-    /// Runs a closure with the generator, for a decision that allocates many ids.
-    pub(crate) fn with_generator<R>(
+    /// Runs a decision, which allocates many ids. The generator is locked for each id only, because
+    /// a decision may take long. Fails if the machine id changes meanwhile.
+    pub(crate) fn run_decision<R>(
         &self,
         now: Timestamp,
-        generate: impl FnOnce(&mut IdGenerator) -> R,
+        decide: impl FnOnce(&mut dyn IdSource) -> R,
     ) -> Result<R, IdAllocationError> {
+        let epoch = self.usable_epoch(now)?;
+        let decision = decide(&mut SharedGenerator(self));
+        if self.lock_lease().epoch == epoch {
+            Ok(decision)
+        } else {
+            Err(IdAllocationError::LeaseExpired)
+        }
+    }
+
+    fn usable_epoch(&self, now: Timestamp) -> Result<u64, IdAllocationError> {
+        let lease = self.lock_lease();
+        if self.is_usable(now) { Ok(lease.epoch) } else { Err(IdAllocationError::LeaseExpired) }
+    }
+
+    /// Allocates one id.
+    pub(crate) fn mint_id<T: TypedId>(&self, now: Timestamp) -> Result<T, IdAllocationError> {
         // Checked under the lock, so that a lost machine id is not used while a new one is leased.
         let mut lease = self.lock_lease();
         if !self.is_usable(now) {
             return Err(IdAllocationError::LeaseExpired);
         }
-        Ok(generate(&mut lease.generator))
-    }
-
-    /// Allocates one id.
-    pub(crate) fn mint_id<T: TypedId>(&self, now: Timestamp) -> Result<T, IdAllocationError> {
-        Ok(self.with_generator(now, |generator| generator.next_id(now.as_unix_ms()))??)
+        Ok(lease.generator.next_id(now.as_unix_ms())?)
     }
 
     fn lock_lease(&self) -> MutexGuard<'_, MachineIdLease> {
         // The generator is consistent between any two operations.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The generator of an allocator, as the source of ids of a decision.
+struct SharedGenerator<'a>(&'a IdAllocator);
+
+impl IdSource for SharedGenerator<'_> {
+    fn next_number(&mut self, now_unix_ms: i64) -> Result<Snowflake, ClockError> {
+        self.0.lock_lease().generator.next(now_unix_ms)
     }
 }
 

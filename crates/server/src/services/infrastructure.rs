@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_store::Store;
+use noetl_store::{Store, TenantTable};
 use noetl_types::id::TypedId;
-use noetl_types::{Text, Timestamp};
+use noetl_types::{ErrorCode, TenantId, Text, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ids::IdAllocator;
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::metrics::Metrics;
 use crate::random_source::RandomSource;
 use crate::settings::Settings;
@@ -67,6 +67,39 @@ impl Infrastructure {
 
     pub(crate) fn mint_id<T: TypedId>(&self) -> Result<T> {
         Ok(self.ids.mint_id(self.now())?)
+    }
+
+    /// Refuses to add a row to a table of a tenant that has reached its limit. Concurrent calls may
+    /// exceed the limit by their number.
+    pub(crate) async fn check_row_limit(
+        &self,
+        tenant_id: &TenantId,
+        table: TenantTable,
+    ) -> Result<()> {
+        let settings = &self.settings;
+        let (limit, rows, remedy) = match table {
+            TenantTable::Tokens => (
+                settings.max_tokens,
+                "tokens, including those that ended in the last 30 days",
+                "raise NOETL_MAX_TOKENS",
+            ),
+            TenantTable::Definitions => (
+                settings.max_definitions,
+                "versions of definitions",
+                "register less often, or raise NOETL_MAX_DEFINITIONS",
+            ),
+            TenantTable::Broadcasts => (
+                settings.max_broadcasts,
+                "broadcast signals, which are kept for 30 days",
+                "send signals to single executions, or raise NOETL_MAX_BROADCASTS",
+            ),
+        };
+        if self.store.count_tenant_rows(tenant_id, table, limit).await? < limit {
+            return Ok(());
+        }
+        let text =
+            format!("tenant `{tenant_id}` has reached its limit of {limit} {rows}; {remedy}");
+        Err(RuntimeError::refused(ErrorCode::QuotaExceeded, text))
     }
 
     /// Sleeps for a time. Returns false if the process is shutting down.

@@ -1,4 +1,4 @@
-//! Limit on the concurrent executions of a tenant.
+//! Limits on the live executions of a tenant, and on the live descendants of an execution.
 //!
 //! A start does not count executions. It uses a recent count plus the starts of this server since
 //! then. Other servers start and end executions too, so the count is refreshed in the background at
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use noetl_types::{ErrorCode, TenantId};
+use noetl_types::{ErrorCode, ExecutionId, TenantId};
 use tokio::time::Instant;
 
 use crate::error::{Result, RuntimeError, error_chain};
@@ -18,30 +18,39 @@ use crate::services::Infrastructure;
 /// Age up to which a count is used without a refresh.
 const MAX_COUNT_AGE: Duration = Duration::from_secs(1);
 
-/// Pause after a count, as a multiple of its duration. A tenant at its limit that keeps sending
+/// Pause after a count, as a multiple of its duration. A group at its limit that keeps sending
 /// starts uses at most a tenth of the store's time.
 const RECOUNT_PAUSE_FACTOR: u32 = 9;
 
-/// Maximum cached tenants. Inactive tenants are evicted first and need a new count later.
-const MAX_CACHED_TENANTS: usize = 10_000;
+/// Maximum cached groups. Inactive groups are evicted first and need a new count later.
+const MAX_CACHED_GROUPS: usize = 10_000;
 
-/// Limits the live executions per tenant.
-pub(crate) struct Quotas {
-    infra: Arc<Infrastructure>,
-    /// Usage of the tenants that start executions.
-    tenants: Mutex<HashMap<TenantId, Arc<TenantQuota>>>,
+/// A group of executions whose live members are limited.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum QuotaGroup {
+    /// The executions of a tenant.
+    Tenant(TenantId),
+    /// The descendants of an execution that no other execution started.
+    Descendants(ExecutionId),
 }
 
-/// Usage of one tenant.
+/// Limits the live executions of each group.
+pub(crate) struct Quotas {
+    infra: Arc<Infrastructure>,
+    /// Usage of the groups in which executions start.
+    groups: Mutex<HashMap<QuotaGroup, Arc<GroupQuota>>>,
+}
+
+/// Usage of one group.
 #[derive(Debug, Default)]
-struct TenantQuota {
-    usage: Mutex<TenantUsage>,
+struct GroupQuota {
+    usage: Mutex<GroupUsage>,
     /// Held while counting.
     count_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct TenantUsage {
+struct GroupUsage {
     live_count: Option<LiveCount>,
     /// Admitted starts that are not committed yet and so are in no count.
     pending_starts: u64,
@@ -75,7 +84,7 @@ enum QuotaDecision {
 /// An admitted start. If it is dropped without a commit, it no longer counts.
 #[derive(Debug)]
 pub(crate) struct StartAdmission {
-    tenant: Arc<TenantQuota>,
+    group: Arc<GroupQuota>,
     is_committed: bool,
 }
 
@@ -88,7 +97,7 @@ impl StartAdmission {
 
 impl Drop for StartAdmission {
     fn drop(&mut self) {
-        let mut usage = self.tenant.usage();
+        let mut usage = self.group.usage();
         usage.pending_starts = usage.pending_starts.saturating_sub(1);
         usage.started += u64::from(self.is_committed);
     }
@@ -96,67 +105,72 @@ impl Drop for StartAdmission {
 
 impl Quotas {
     pub(crate) fn new(infra: &Arc<Infrastructure>) -> Self {
-        Self { infra: Arc::clone(infra), tenants: Mutex::default() }
+        Self { infra: Arc::clone(infra), groups: Mutex::default() }
     }
 
-    fn tenant_quota(&self, tenant_id: &TenantId) -> Arc<TenantQuota> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if tenants.len() >= MAX_CACHED_TENANTS && !tenants.contains_key(tenant_id) {
-            tenants.retain(|_, tenant| Arc::strong_count(tenant) > 1);
+    fn group_quota(&self, group: &QuotaGroup) -> Arc<GroupQuota> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if groups.len() >= MAX_CACHED_GROUPS && !groups.contains_key(group) {
+            groups.retain(|_, quota| Arc::strong_count(quota) > 1);
         }
-        Arc::clone(tenants.entry(tenant_id.clone()).or_default())
+        Arc::clone(groups.entry(group.clone()).or_default())
     }
 
-    /// Admits an execution of a tenant unless the limit is reached.
+    fn limit(&self, group: &QuotaGroup) -> u32 {
+        match group {
+            QuotaGroup::Tenant(_) => self.infra.settings.max_live_executions,
+            QuotaGroup::Descendants(_) => self.infra.settings.max_live_descendants,
+        }
+    }
+
+    /// Admits an execution to a group unless its limit is reached.
     pub(crate) async fn admit_within_quota(
         self: &Arc<Self>,
-        tenant_id: &TenantId,
+        group: QuotaGroup,
     ) -> Result<StartAdmission> {
-        let (tenant, limit) =
-            (self.tenant_quota(tenant_id), self.infra.settings.max_live_executions);
+        let (quota, limit) = (self.group_quota(&group), self.limit(&group));
         let now = Instant::now();
-        match tenant.try_admit(limit, now) {
+        match quota.try_admit(limit, now) {
             QuotaDecision::Admit(admission) => return Ok(admission),
             QuotaDecision::AdmitStale(admission) => {
-                self.recount_in_background(tenant_id, tenant);
+                self.recount_in_background(group, quota);
                 return Ok(admission);
             }
             QuotaDecision::NeedsCount => {}
         }
         {
-            let _guard = tenant.count_lock.lock().await;
-            if !tenant.has_recent_count(now, Instant::now()) {
-                self.count_live_executions(tenant_id, &tenant).await?;
+            let _guard = quota.count_lock.lock().await;
+            if !quota.has_recent_count(now, Instant::now()) {
+                self.count_live_executions(&group, &quota).await?;
             }
         }
-        match tenant.try_admit(limit, Instant::now()) {
+        match quota.try_admit(limit, Instant::now()) {
             QuotaDecision::Admit(admission) | QuotaDecision::AdmitStale(admission) => Ok(admission),
-            QuotaDecision::NeedsCount => Err(quota_exceeded(tenant_id, limit)),
+            QuotaDecision::NeedsCount => Err(quota_exceeded(&group, limit)),
         }
     }
 
-    fn recount_in_background(self: &Arc<Self>, tenant_id: &TenantId, tenant: Arc<TenantQuota>) {
-        let (this, tenant_id) = (Arc::clone(self), tenant_id.clone());
+    fn recount_in_background(self: &Arc<Self>, group: QuotaGroup, quota: Arc<GroupQuota>) {
+        let this = Arc::clone(self);
         self.infra.tasks.spawn(async move {
-            let Ok(_guard) = tenant.count_lock.try_lock() else {
+            let Ok(_guard) = quota.count_lock.try_lock() else {
                 return;
             };
-            if let Err(error) = this.count_live_executions(&tenant_id, &tenant).await {
+            if let Err(error) = this.count_live_executions(&group, &quota).await {
                 tracing::warn!(error = %error_chain(&error), "live executions could not be counted");
             }
         });
     }
 
-    async fn count_live_executions(
-        &self,
-        tenant_id: &TenantId,
-        tenant: &TenantQuota,
-    ) -> Result<()> {
-        let (started, count_started) = (tenant.usage().started, Instant::now());
-        let limit = self.infra.settings.max_live_executions;
-        let live = self.infra.store.count_live_executions(tenant_id, limit).await?;
+    async fn count_live_executions(&self, group: &QuotaGroup, quota: &GroupQuota) -> Result<()> {
+        let (started, count_started) = (quota.usage().started, Instant::now());
+        let (store, limit) = (&self.infra.store, self.limit(group));
+        let live = match group {
+            QuotaGroup::Tenant(tenant_id) => store.count_live_executions(tenant_id, limit).await?,
+            QuotaGroup::Descendants(root) => store.count_live_descendants(*root, limit).await?,
+        };
         let now = Instant::now();
-        tenant.usage().live_count = Some(LiveCount {
+        quota.usage().live_count = Some(LiveCount {
             live: live.into(),
             started,
             counted_at: now,
@@ -167,8 +181,8 @@ impl Quotas {
     }
 }
 
-impl TenantQuota {
-    fn usage(&self) -> MutexGuard<'_, TenantUsage> {
+impl GroupQuota {
+    fn usage(&self) -> MutexGuard<'_, GroupUsage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,7 +197,7 @@ impl TenantQuota {
             return QuotaDecision::NeedsCount;
         }
         usage.pending_starts += 1;
-        let admission = StartAdmission { tenant: Arc::clone(self), is_committed: false };
+        let admission = StartAdmission { group: Arc::clone(self), is_committed: false };
         if now.saturating_duration_since(count.counted_at) < MAX_COUNT_AGE {
             return QuotaDecision::Admit(admission);
         }
@@ -199,11 +213,17 @@ impl TenantQuota {
     }
 }
 
-fn quota_exceeded(tenant_id: &TenantId, limit: u32) -> RuntimeError {
-    let text = format!(
-        "tenant `{tenant_id}` has reached its limit of {limit} live executions; wait until some \
-            have ended, or cancel some"
-    );
+fn quota_exceeded(group: &QuotaGroup, limit: u32) -> RuntimeError {
+    let text = match group {
+        QuotaGroup::Tenant(tenant_id) => format!(
+            "tenant `{tenant_id}` has reached its limit of {limit} live executions; wait until some \
+                have ended, or cancel some"
+        ),
+        QuotaGroup::Descendants(root) => format!(
+            "execution {root} has reached its limit of {limit} live descendants; start fewer \
+                children at a time, or raise NOETL_MAX_LIVE_DESCENDANTS"
+        ),
+    };
     RuntimeError::refused(ErrorCode::QuotaExceeded, text)
 }
 

@@ -50,6 +50,7 @@ impl WorkerRegistry {
         ctx: &CallContext,
         worker: RegisterWorkerRequest,
     ) -> Result<RuntimeView> {
+        ctx.auth.check_worker_access()?;
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let worker_id = parse_worker_id(&worker.name)?;
         if let Some(pool) = worker.labels.get(POOL_LABEL) {
@@ -93,6 +94,7 @@ impl WorkerRegistry {
         ctx: &CallContext,
         worker: WorkerName,
     ) -> Result<PoolHeartbeatResponse> {
+        ctx.auth.check_worker_access()?;
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let worker_id = parse_worker_id(&worker.name)?;
         let now = self.infra.now();
@@ -125,6 +127,7 @@ impl WorkerRegistry {
     /// Requests that a worker finishes its commands and leaves. Its next heartbeat reports this to
     /// it. A new registration clears the request.
     pub async fn drain_worker(&self, ctx: &CallContext, worker: WorkerName) -> Result<RuntimeView> {
+        ctx.auth.check_worker_access()?;
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let stored_name = stored_worker_name(ctx.tenant(), &parse_worker_id(&worker.name)?);
         let workers = self.infra.store().list_runtimes(kind).await?;
@@ -242,6 +245,7 @@ impl WorkerRegistry {
 
     /// Deletes the registration of a worker and releases its leases. Repeated calls are allowed.
     pub async fn deregister_worker(&self, ctx: &CallContext, worker: WorkerName) -> Result<()> {
+        ctx.auth.check_worker_access()?;
         let kind = parse_runtime_kind(worker.kind.as_ref())?;
         let worker_id = parse_worker_id(&worker.name)?;
         let stored_name = stored_worker_name(ctx.tenant(), &worker_id);

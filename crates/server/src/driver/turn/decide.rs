@@ -10,6 +10,8 @@ use noetl_engine::{
 };
 use noetl_store::{MAX_APPEND_EVENTS, MAX_APPEND_RESULT_BYTES, NewResult};
 use noetl_types::{ByteSize, ExecutionVersion, Json, sha256};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::Instant;
 
 use super::{DecidedMessage, Turn};
 use crate::driver::cross_run_effects::CrossRunEffects;
@@ -293,11 +295,16 @@ impl Turn {
         let mut caches = BTreeMap::new();
         loop {
             let plan = &self.execution.definition.plan;
-            let result = self.driver.infra.ids.with_generator(self.now, |ids| {
-                let mut context =
-                    DecisionContext { now: self.now, ids, payloads: &*payloads, caches: &caches };
-                decide(state, plan, message.input.clone(), &mut context)
+            let started = Instant::now();
+            let result = self.run_decision(|| {
+                self.driver.infra.ids.run_decision(self.now, |ids| {
+                    let payloads = &*payloads;
+                    let mut context =
+                        DecisionContext { now: self.now, ids, payloads, caches: &caches };
+                    decide(state, plan, message.input.clone(), &mut context)
+                })
             });
+            self.execution.definition.record_decision(started.elapsed());
             match result.map_err(|error| DecisionFailure::Failed(error.into()))? {
                 Ok(decision) => {
                     for payload in &decision.payloads {
@@ -321,6 +328,16 @@ impl Turn {
                 }
                 Err(refused) => return Err(DecisionFailure::Refused(refused)),
             }
+        }
+    }
+
+    /// Runs a decision, on a thread that serves no other tasks if it is expected to be slow.
+    fn run_decision<T>(&self, decide: impl FnOnce() -> T) -> T {
+        let has_other_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        if self.execution.definition.has_slow_decisions() && has_other_threads {
+            tokio::task::block_in_place(decide)
+        } else {
+            decide()
         }
     }
 

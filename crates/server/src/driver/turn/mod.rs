@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use noetl_engine::event::Event;
-use noetl_engine::{EventExtras, InputVerdict, SlotRequest};
+use noetl_engine::{EngineInput, EventExtras, InputVerdict, SlotRequest};
 use noetl_store::{Fence, NewResult, NewWait, StoreError};
 use noetl_types::{CommandId, ErrorCode, EventId, Text, Timestamp};
 
 use crate::driver::cross_run_effects::CrossRunEffects;
+use crate::driver::fair_turns::TurnOrder;
 use crate::driver::loaded_execution::LoadedExecution;
 use crate::driver::mailbox::Mailbox;
 use crate::driver::queue_delta::QueueDelta;
@@ -71,6 +72,13 @@ async fn take_turn(
             },
         };
         batches = reject_unauthorized(&current, batches);
+        let order = if has_cancellation(&batches) { TurnOrder::First } else { TurnOrder::Last };
+        let slow_permit = if current.definition.has_slow_decisions() {
+            Some(driver.slow_turns.acquire_turn(&current.header.tenant_id, order).await)
+        } else {
+            None
+        };
+        let mut permit = driver.turns.acquire_turn(&current.header.tenant_id, order).await;
         let decided = Turn::decide(driver, current, batches).await;
         mailbox.return_batches(decided.rest);
         let turn = match decided.turn {
@@ -78,6 +86,8 @@ async fn take_turn(
             // There is nothing to write.
             Err(execution) => return execution.map(|execution| *execution),
         };
+        permit.charge_events(turn.events.len());
+        drop(slow_permit);
         match turn.append().await {
             AppendResult::Done(appended) => return Some(appended.publish()),
             AppendResult::Retry { execution: reloaded, batches: remaining, pause, error } => {
@@ -87,6 +97,7 @@ async fn take_turn(
                 batches = remaining;
                 last_error = error;
                 execution = reloaded.map(|execution| *execution);
+                drop(permit);
                 if pause {
                     tokio::time::sleep(rng::backoff_delay(&*driver.infra.rng, attempt)).await;
                 }
@@ -125,6 +136,13 @@ fn reject_unauthorized(
         None => Some(batch),
     };
     batches.into_iter().filter_map(keep).collect()
+}
+
+fn has_cancellation(batches: &VecDeque<MessageBatch>) -> bool {
+    let is_cancellation = |message: &Message| {
+        matches!(message.input, EngineInput::Cancel(_) | EngineInput::CancelWithoutChildren(_))
+    };
+    batches.iter().flat_map(MessageBatch::messages).any(is_cancellation)
 }
 
 fn fail_batches(batches: VecDeque<MessageBatch>, error: RuntimeError) {

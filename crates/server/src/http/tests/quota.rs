@@ -1,9 +1,12 @@
-//! Limit of running executions per tenant.
+//! Limits of live executions per tenant and per root execution.
+
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Method;
 use noetl_api::execute::ExecuteRequest;
-use noetl_types::{ErrorCode, Scope};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId, Scope, TenantId};
 use serde_json::{Value, json};
 
 use super::backends::{StoreFixture, on_every_store};
@@ -98,8 +101,7 @@ async fn duplicate_message_is_answered_at_quota() {
     .await;
 }
 
-/// Only workers may start children beyond the limit. Other callers could name any of their runs as
-/// the parent.
+/// A parent does not exempt from the quota, also not if a worker starts the child.
 #[tokio::test]
 async fn parent_or_system_path_does_not_bypass_quota() {
     let fixture = StoreFixture::in_memory();
@@ -109,13 +111,12 @@ async fn parent_or_system_path_does_not_bypass_quota() {
         assert_eq!(start_run(&server).await.status, 200);
     }
     let child = json!({ "path": "demo/two", "parent_execution_id": parent });
-    let start_child = async |scope: Scope| {
+    for scope in [Scope::ExecRun, Scope::Worker] {
         let token = create_token(&server.services, "default", &[scope]).await;
         let execute = "/api/execute";
-        server.call_with_token(&token, Method::POST, execute, child.clone()).await
-    };
-    start_child(Scope::ExecRun).await.assert_problem(ErrorCode::QuotaExceeded);
-    assert_eq!(start_child(Scope::Worker).await.status, 200);
+        let refused = server.call_with_token(&token, Method::POST, execute, child.clone()).await;
+        refused.assert_problem(ErrorCode::QuotaExceeded);
+    }
 
     let acme = create_token(&server.services, "acme", &[Scope::Admin]).await;
     let post =
@@ -130,30 +131,166 @@ async fn parent_or_system_path_does_not_bypass_quota() {
     refused.assert_problem(ErrorCode::QuotaExceeded);
 }
 
-/// A rejected child would fail its parent, and rejected platform runs would stop the platform.
+/// Rejected platform runs would stop the platform.
 #[tokio::test]
-async fn children_and_platform_runs_bypass_quota() {
+async fn platform_runs_bypass_quota() {
     on_every_store(async |fixture: &StoreFixture| {
         let server = start_limited_server(fixture).await;
         server.services.system_playbooks.register_system_playbooks().await.unwrap();
-        let parent = start_run(&server).await.text_at("/execution_id");
-        for _ in 0..2 {
+        for _ in 0..3 {
             assert_eq!(start_run(&server).await.status, 200);
         }
-        let execute = async |body: Value| server.post("/api/execute", body).await;
-        let child = json!({ "path": "demo/two", "parent_execution_id": parent });
-        assert_eq!(execute(child.clone()).await.status, 200);
         let cleanup = ExecuteRequest {
             path: Some("system/scheduled_cleanup".parse().unwrap()),
             ..ExecuteRequest::default()
         };
         server.services.executions.start(CallContext::server(), cleanup).await.unwrap();
         start_run(&server).await.assert_problem(ErrorCode::QuotaExceeded);
-        // Ended runs cannot have new children.
-        let cancelled = format!("/api/executions/{parent}/cancel");
-        let cancelled = server.post(&cancelled, json!({ "cascade": false })).await;
-        assert_eq!(cancelled.status, 200, "{}", cancelled.text);
-        execute(child).await.assert_problem(ErrorCode::QuotaExceeded);
     })
     .await;
+}
+
+/// A run with ten parallel children, each of which waits for a signal.
+const FAN_OUT: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: wide, path: demo/wide }
+workflow:
+  - step: children
+    loop: { in: 10, iterator: i, spec: { mode: parallel, max_in_flight: 10 } }
+    tool: { kind: playbook, path: demo/waits, return_result: true }
+";
+
+const WAITING_CHILD: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: waits, path: demo/waits }
+workflow:
+  - step: wait
+    tool: { kind: wait, signal: go }
+";
+
+/// A run that starts itself twice, and waits for both.
+const SELF_STARTING: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: bomb, path: demo/bomb }
+workflow:
+  - step: children
+    loop: { in: 2, iterator: i, spec: { mode: parallel, max_in_flight: 2 } }
+    tool: { kind: playbook, path: demo/bomb, return_result: true }
+";
+
+async fn start_server_with_limits(
+    fixture: &StoreFixture,
+    live: u32,
+    descendants: u32,
+) -> TestServer {
+    let server = fixture
+        .start_server(HttpSettings::default(), |settings| {
+            settings.max_live_executions = live;
+            settings.max_live_descendants = descendants;
+        })
+        .await;
+    for content in [FAN_OUT, WAITING_CHILD, SELF_STARTING] {
+        let registered = server.post("/api/catalog/register", json!({ "content": content })).await;
+        assert_eq!(registered.status, 200, "{}", registered.text);
+    }
+    server
+}
+
+/// Numbers of children of a run that wait, and of its children that could not start.
+async fn child_counts(server: &TestServer, parent: &str) -> (usize, usize) {
+    let parent_id: ExecutionId = parent.parse().unwrap();
+    let store = server.services.infra.store();
+    loop {
+        let open = store.list_open_children(parent_id, None, PageLimit::MAX).await.unwrap().len();
+        let log = server.get(&format!("/api/executions/{parent}/events?limit=500")).await;
+        let refused = log.text.matches("has reached its limit of").count();
+        let failed = log.text.matches("\"kind\":\"limit\"").count().min(refused);
+        if open + failed >= 10 {
+            return (open, failed);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Children that playbooks start count against both limits.
+#[tokio::test]
+async fn children_count_against_the_quotas() {
+    on_every_store(async |fixture: &StoreFixture| {
+        for (live, descendants, started) in [(5, 1000, 4), (1000, 3, 3), (1000, 1000, 10)] {
+            let server = start_server_with_limits(fixture, live, descendants).await;
+            let wide = server.post("/api/execute", json!({ "path": "demo/wide" })).await;
+            let wide = wide.text_at("/execution_id");
+            assert_eq!(child_counts(&server, &wide).await, (started, 10 - started));
+            let cancelled = server.post(&format!("/api/executions/{wide}/cancel"), json!({})).await;
+            assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+            server.services.close(Duration::from_secs(30)).await;
+        }
+    })
+    .await;
+}
+
+async fn count_live_runs(server: &TestServer) -> u32 {
+    let store = server.services.infra.store();
+    store.count_live_executions(&TenantId::default(), 100_000).await.unwrap()
+}
+
+/// The tree of a run that starts itself twice stays within the quota and ends by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_starts_itself_stays_within_quota() {
+    let server = start_server_with_limits(&StoreFixture::in_memory(), 30, 1000).await;
+    let root = server.post("/api/execute", json!({ "path": "demo/bomb" })).await;
+    assert_eq!(root.status, 200, "{}", root.text);
+    loop {
+        let live = count_live_runs(&server).await;
+        assert!(live <= 30, "{live}");
+        if live == 0 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let root = root.text_at("/execution_id");
+    let status = server.get(&format!("/api/executions/{root}/status")).await;
+    assert_eq!(status.text_at("/status"), "FAILED", "{}", status.text);
+}
+
+/// A cancelled tree stops growing at once, and all of it is cancelled.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancellation_gets_ahead_of_growth() {
+    let server = start_server_with_limits(&StoreFixture::in_memory(), 100_000, 100_000).await;
+    let root = server.post("/api/execute", json!({ "path": "demo/bomb" })).await;
+    let root = root.text_at("/execution_id");
+    while count_live_runs(&server).await < 200 {
+        tokio::task::yield_now().await;
+    }
+    let cancelled = server.post(&format!("/api/executions/{root}/cancel"), json!({})).await;
+    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    while count_live_runs(&server).await > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// While a tenant starts more and more runs, the run of another tenant still ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_tenants_get_their_turns() {
+    let server = start_server_with_limits(&StoreFixture::in_memory(), 100_000, 100_000).await;
+    let acme = create_token(&server.services, "acme", &[Scope::Admin]).await;
+    let post =
+        async |path: &str, body| server.call_with_token(&acme, Method::POST, path, body).await;
+    let sleeps = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: nap, path: demo/nap }
+workflow:
+  - step: nap
+    tool: { kind: sleep, for: 0s }
+";
+    post("/api/catalog/register", json!({ "content": sleeps })).await;
+    let root = server.post("/api/execute", json!({ "path": "demo/bomb" })).await;
+    let root = root.text_at("/execution_id");
+    while count_live_runs(&server).await < 200 {
+        tokio::task::yield_now().await;
+    }
+    let ended = post("/api/execute", json!({ "path": "demo/nap", "wait_ms": 30_000 })).await;
+    assert_eq!(ended.text_at("/outcome/status"), "COMPLETED", "{}", ended.text);
+    let cancelled = server.post(&format!("/api/executions/{root}/cancel"), json!({})).await;
+    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
 }

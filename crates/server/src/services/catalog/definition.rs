@@ -1,6 +1,8 @@
 //! Definitions: registered playbooks, parsed and planned once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use noetl_api::Problem;
 use noetl_api::execute::{ExecuteRequest, VersionSelector};
@@ -14,6 +16,11 @@ use noetl_types::{CatalogId, ErrorCode, PlaybookPath, TenantId, Text};
 use crate::error::{Result, RuntimeError};
 use crate::services::Catalog;
 
+/// Duration from which a decision counts as slow.
+const SLOW_DECISION: Duration = Duration::from_millis(5);
+/// Duration of a decision after which the next ones count as quick again.
+const QUICK_DECISION: Duration = Duration::from_millis(1);
+
 /// A registered playbook, ready to run.
 #[derive(Debug)]
 pub(crate) struct Definition {
@@ -25,6 +32,8 @@ pub(crate) struct Definition {
     pub(crate) has_timers: bool,
     /// True if a task waits for signals or for an approval.
     pub(crate) has_waits: bool,
+    /// True if the last decision of one of its executions took long.
+    has_slow_decisions: AtomicBool,
 }
 
 /// Reason why a document cannot be run.
@@ -97,7 +106,20 @@ impl Definition {
         let has_timers = has_timers || tasks().any(segments::is_suspending);
         let has_waits =
             tasks().any(|task| matches!(task.kind.value, ToolKind::Wait | ToolKind::Approval));
-        Ok(Self { entry, plan, has_timers, has_waits })
+        let has_slow_decisions = AtomicBool::default();
+        Ok(Self { entry, plan, has_timers, has_waits, has_slow_decisions })
+    }
+
+    pub(crate) fn has_slow_decisions(&self) -> bool {
+        self.has_slow_decisions.load(Ordering::Relaxed)
+    }
+
+    /// Records the duration of a decision.
+    pub(crate) fn record_decision(&self, duration: Duration) {
+        let is_slow = duration > SLOW_DECISION;
+        if is_slow != self.has_slow_decisions() && (is_slow || duration < QUICK_DECISION) {
+            self.has_slow_decisions.store(is_slow, Ordering::Relaxed);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use noetl_api::catalog::{
 };
 use noetl_engine::Plan;
 use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
-use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry};
+use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry, TenantTable};
 use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
 
 use crate::access::CallContext;
@@ -65,6 +65,9 @@ impl Catalog {
         ctx: &CallContext,
         document: CheckedDocument,
     ) -> Result<RegisterResponse> {
+        if self.find_unchanged(ctx, &document).await?.is_none() {
+            self.infra.check_row_limit(ctx.tenant(), TenantTable::Definitions).await?;
+        }
         let entry = NewCatalogEntry {
             catalog_id: self.infra.mint_id()?,
             tenant_id: ctx.tenant().clone(),
@@ -86,19 +89,26 @@ impl Catalog {
         Ok(document.into_register_response(message, entry, registered.is_unchanged))
     }
 
+    /// Returns the newest version at the path of a document if it has the same content.
+    async fn find_unchanged(
+        &self,
+        ctx: &CallContext,
+        document: &CheckedDocument,
+    ) -> Result<Option<CatalogEntry>> {
+        let key = CatalogKey::Latest(document.path.clone());
+        let newest = self.infra.store().find_catalog_entry(ctx.tenant(), key).await?;
+        let is_same =
+            |entry: &CatalogEntry| entry.sha256 == document.sha256 && entry.kind == document.kind;
+        Ok(newest.filter(is_same))
+    }
+
     /// Returns the outcome that a registration would have.
     async fn preview_registration(
         &self,
         ctx: &CallContext,
         document: CheckedDocument,
     ) -> Result<RegisterResponse> {
-        let key = CatalogKey::Latest(document.path.clone());
-        let newest = self
-            .infra
-            .store()
-            .find_catalog_entry(ctx.tenant(), key)
-            .await?
-            .filter(|entry| entry.sha256 == document.sha256 && entry.kind == document.kind);
+        let newest = self.find_unchanged(ctx, &document).await?;
         let message = format!("`{}` can be registered; nothing was written", document.path);
         let is_unchanged = newest.is_some();
         Ok(document.into_register_response(message, newest.as_ref(), is_unchanged))

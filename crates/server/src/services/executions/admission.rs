@@ -1,22 +1,22 @@
-//! Admission of new executions: the caller's rights and the tenant's quota.
+//! Admission of new executions: the caller's rights and the quotas.
 
 use noetl_store::{DedupReservation, ExecutionFacts};
-use noetl_types::{Json, JsonMap, PlaybookPath, PoolName, Scope, TenantId};
+use noetl_types::{ExecutionId, Json, JsonMap, PlaybookPath, PoolName, Scope, TenantId};
 
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError};
 use crate::services::Executions;
 use crate::services::catalog::Definition;
 use crate::services::executions::dedup_keys::IdempotencyKey;
-use crate::services::quotas::StartAdmission;
+use crate::services::quotas::{QuotaGroup, StartAdmission};
 
 /// An execution that is about to start.
 pub(crate) struct StartCandidate<'c> {
     pub(crate) definition: &'c Definition,
     pub(crate) facts: &'c ExecutionFacts,
     pub(crate) payload: Option<&'c Json>,
-    /// True if a running execution is the parent.
-    pub(crate) is_child: bool,
+    /// Id of the execution, if a step of its parent starts it.
+    pub(crate) child_id: Option<ExecutionId>,
     /// Idempotency key, if the execution may start at most once.
     pub(crate) idempotency_key: Option<&'c IdempotencyKey>,
     /// Dedup reservation of the message that starts the execution.
@@ -30,33 +30,46 @@ impl StartCandidate<'_> {
 }
 
 impl Executions {
-    /// Checks that the caller may start the execution and that the tenant's quota allows it.
-    /// Returns its admission, or `None` if it is exempt from the quota.
+    /// Checks that the caller may start the execution and that the quotas of the tenant and of the
+    /// root execution allow it. Returns its admissions.
     pub(crate) async fn admit_execution(
         &self,
         ctx: &CallContext,
         candidate: &StartCandidate<'_>,
-    ) -> Result<Option<StartAdmission>> {
+    ) -> Result<Vec<StartAdmission>> {
         check_platform_rights(ctx, candidate)?;
-        if is_quota_exempt(ctx, candidate) {
-            return Ok(None);
+        let tenant = QuotaGroup::Tenant(ctx.tenant().clone());
+        let tenant = (!is_quota_exempt(ctx, candidate)).then_some(tenant);
+        let root = candidate.facts.root_execution_id.map(QuotaGroup::Descendants);
+        let mut admissions = Vec::new();
+        for group in tenant.into_iter().chain(root) {
+            let refused = match self.quotas.admit_within_quota(group).await {
+                Ok(admission) => {
+                    admissions.push(admission);
+                    continue;
+                }
+                Err(refused) => refused,
+            };
+            // A repeated request gets the answer of the first one and starts nothing, so the quota
+            // does not refuse it.
+            let is_repeated = self.has_started_before(ctx, candidate).await?;
+            return if is_repeated { Ok(Vec::new()) } else { Err(refused) };
         }
-        let refused = match self.quotas.admit_within_quota(ctx.tenant()).await {
-            Ok(admission) => return Ok(Some(admission)),
-            Err(refused) => refused,
-        };
-        // A repeated request gets the answer of the first one and starts nothing, so the quota does
-        // not refuse it.
-        if self.has_started_before(ctx, candidate).await? { Ok(None) } else { Err(refused) }
+        Ok(admissions)
     }
 
-    /// True if an execution was already started with the same idempotency key or for the same
-    /// message.
+    /// True if the execution was already started with the same id or idempotency key, or for the
+    /// same message.
     async fn has_started_before(
         &self,
         ctx: &CallContext,
         candidate: &StartCandidate<'_>,
     ) -> Result<bool> {
+        if let Some(child_id) = candidate.child_id
+            && self.infra.store().find_execution(child_id).await?.is_some()
+        {
+            return Ok(true);
+        }
         if let Some(key) = candidate.idempotency_key
             && self.is_idempotency_key_used(ctx.tenant(), key).await?
         {
@@ -117,12 +130,10 @@ fn check_platform_rights(ctx: &CallContext, candidate: &StartCandidate<'_>) -> R
     Err(platform_input_forbidden())
 }
 
-/// True if the quota does not apply: to the platform's own playbooks when an operator starts
-/// them, and to children that a worker starts, because a refused child would fail its running
-/// parent.
+/// True if the quota of the tenant does not apply: to the platform's own playbooks when an operator
+/// starts them.
 fn is_quota_exempt(ctx: &CallContext, candidate: &StartCandidate<'_>) -> bool {
     let auth = &ctx.auth;
     let is_operator = *ctx.tenant() == TenantId::default() && auth.allows_scope(Scope::Admin);
-    candidate.is_child && auth.allows_scope(Scope::Worker)
-        || is_operator && candidate.playbook_path().is_system()
+    is_operator && candidate.playbook_path().is_system()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use futures_util::future::join_all;
 use noetl_api::execution::{
     CancelRequest, CancelResponse, CancellationCheck, CleanupRequest, CleanupResponse,
     ControlRequest, ControlResponse, FinalizeRequest, FinalizeResponse,
@@ -261,24 +262,31 @@ impl Executions {
     ) -> Vec<ExecutionId> {
         let mut queue: VecDeque<_> = children.into_iter().map(|child| (parent, child)).collect();
         let mut cancelled = Vec::new();
-        while let Some((parent, child)) = queue.pop_front() {
-            if cancelled.len() >= MAX_CANCELLED_DESCENDANTS {
-                break;
+        while !queue.is_empty() && cancelled.len() < MAX_CANCELLED_DESCENDANTS {
+            // Concurrently, so that the cancellations share commits.
+            let count = queue.len().min(CANCEL_CONCURRENCY);
+            let cancel = |(parent, child)| self.cancel_recorded_child(parent, child);
+            for (child, ended) in join_all(queue.drain(..count).map(cancel)).await {
+                cancelled.extend(ended.is_new.then_some(child));
+                queue.extend(ended.awaited_children.into_iter().map(|awaited| (child, awaited)));
             }
-            let id = PendingFollowUp::CancelChild { child }.follow_up_id();
-            let outcome = match self.cancel_child(parent, child).await {
-                Ok(ended) => {
-                    cancelled.extend(ended.is_new.then_some(child));
-                    queue.extend(
-                        ended.awaited_children.into_iter().map(|descendant| (child, descendant)),
-                    );
-                    Ok(ended.outcome)
-                }
-                Err(error) => Err(error),
-            };
-            self.complete_follow_up(parent, &id, outcome).await;
         }
         cancelled
+    }
+
+    /// Cancels a child and records the result of the follow-up.
+    async fn cancel_recorded_child(
+        &self,
+        parent: ExecutionId,
+        child: ExecutionId,
+    ) -> (ExecutionId, CancelledChild) {
+        let id = PendingFollowUp::CancelChild { child }.follow_up_id();
+        let (outcome, ended) = match self.cancel_child(parent, child).await {
+            Ok(ended) => (Ok(ended.outcome), ended),
+            Err(error) => (Err(error), CancelledChild::unchanged(FollowUpOutcome::Done)),
+        };
+        self.complete_follow_up(parent, &id, outcome).await;
+        (child, ended)
     }
 
     pub(crate) async fn cancel_child(
@@ -292,8 +300,6 @@ impl Executions {
         };
         let (message, answer) = Message::new(EngineInput::Cancel(control));
         let now = self.infra.now();
-        let already_ended =
-            |outcome| CancelledChild { outcome, is_new: false, awaited_children: Vec::new() };
         match self.driver.send_and_wait(child, message.cancelling_children(), answer).await {
             Ok(reply) => Ok(CancelledChild {
                 outcome: FollowUpOutcome::Done,
@@ -302,17 +308,17 @@ impl Executions {
             }),
             Err(error) => match error.code() {
                 Some(ErrorCode::AlreadyTerminal | ErrorCode::RetentionDropped) => {
-                    Ok(already_ended(FollowUpOutcome::Done))
+                    Ok(CancelledChild::unchanged(FollowUpOutcome::Done))
                 }
                 // Another server may be about to start it.
                 Some(ErrorCode::NotFound)
                     if now < child.time().saturating_add(CHILD_CREATION_GRACE) =>
                 {
-                    Ok(already_ended(FollowUpOutcome::RetryAt(
+                    Ok(CancelledChild::unchanged(FollowUpOutcome::RetryAt(
                         now.saturating_add(FOLLOW_UP_RETRY_DELAY),
                     )))
                 }
-                Some(ErrorCode::NotFound) => Ok(already_ended(FollowUpOutcome::Done)),
+                Some(ErrorCode::NotFound) => Ok(CancelledChild::unchanged(FollowUpOutcome::Done)),
                 Some(_) | None => Err(error),
             },
         }
@@ -348,6 +354,9 @@ const CHILD_CREATION_GRACE: Millis = Millis::from_secs(60);
 /// follow-ups are due.
 const MAX_CANCELLED_DESCENDANTS: usize = 1_000;
 
+/// Descendants that are cancelled concurrently.
+const CANCEL_CONCURRENCY: usize = 64;
+
 /// Result of cancelling a child.
 pub(crate) struct CancelledChild {
     pub(crate) outcome: FollowUpOutcome,
@@ -355,4 +364,10 @@ pub(crate) struct CancelledChild {
     is_new: bool,
     /// Executions that it was waiting for.
     pub(crate) awaited_children: Vec<ExecutionId>,
+}
+
+impl CancelledChild {
+    fn unchanged(outcome: FollowUpOutcome) -> Self {
+        Self { outcome, is_new: false, awaited_children: Vec::new() }
+    }
 }

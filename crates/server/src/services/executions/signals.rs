@@ -6,7 +6,7 @@ use noetl_api::signal::{
     ApproveRequest, ApproveResponse, BroadcastResponse, SignalRequest, SignalResponse,
 };
 use noetl_engine::{ApprovalChoice, ApprovalDecision, EngineInput, IncomingSignal, InputVerdict};
-use noetl_store::{BroadcastSignal, MatchKey, WaitSelector};
+use noetl_store::{BroadcastSignal, MatchKey, TenantTable, WaitSelector};
 use noetl_types::{ExecutionId, Json, Millis, SignalId, Text};
 use tokio::task::JoinSet;
 
@@ -74,6 +74,8 @@ impl Executions {
             let text = "a token that is restricted to paths cannot broadcast; send the signal to one execution";
             return Err(RuntimeError::forbidden(text));
         }
+        let payload = request.payload.unwrap_or_default();
+        noetl_engine::check_signal_payload(&payload)?;
         let now = self.infra.now();
         let signal_id = match ctx.work_id.map(|work| SignalId::new(work.get())) {
             // An execution accepts each signal id once, so a retry does not deliver it again.
@@ -82,7 +84,7 @@ impl Executions {
         };
         let signal = IncomingSignal {
             key: request.key.clone(),
-            payload: request.payload.unwrap_or_default(),
+            payload,
             actor,
             broadcast: Some(signal_id),
             ..IncomingSignal::new(request.name)
@@ -99,6 +101,7 @@ impl Executions {
             received_at: now,
             expires_at: now.saturating_add(BROADCAST_RETENTION),
         };
+        self.infra.check_row_limit(ctx.tenant(), TenantTable::Broadcasts).await?;
         self.infra.store().put_broadcast(stored).await?;
         let delivered = self.deliver_broadcast(ctx, &signal).await?;
         Ok(BroadcastResponse { signal_id, delivered })

@@ -21,6 +21,7 @@ use crate::error::{Result, RuntimeError};
 use crate::metrics::{self, StartEntry};
 use crate::rng;
 use crate::services::catalog::{Definition, no_definition};
+use crate::services::quotas::StartAdmission;
 
 /// Pool of executions that name none.
 const SHARED_POOL: &str = "shared";
@@ -118,7 +119,7 @@ impl Executions {
         let wait = start.request.wait_ms.filter(|wait| *wait > 0);
         let wait = wait.map(check_long_poll_wait).transpose()?;
         let now = self.infra.now();
-        let has_live_parent = self.check_start(ctx, &start, now).await?;
+        self.check_start(ctx, &start, now).await?;
         let child = start.child;
         let request = match child {
             Some(_) => start.request,
@@ -132,11 +133,11 @@ impl Executions {
             definition: &definition,
             facts: &facts,
             payload: request.payload.as_ref(),
-            is_child: has_live_parent,
+            child_id: child.as_ref().map(|child| child.execution_id),
             idempotency_key: start.idempotency_key.as_ref(),
             dedup: dedup.as_ref(),
         };
-        let admission = self.admit_execution(ctx, &candidate).await?;
+        let admissions = self.admit_execution(ctx, &candidate).await?;
         let execution_id = match &child {
             Some(child) => child.execution_id,
             None => self.infra.ids.mint_id(now)?,
@@ -170,9 +171,7 @@ impl Executions {
                 return Ok(StartedExecution::newly_started(answer));
             }
         }
-        if let Some(admission) = admission {
-            admission.commit_start();
-        }
+        admissions.into_iter().for_each(StartAdmission::commit_start);
         let outcome = match reply.outcome {
             Some(outcome) => Some(outcome).filter(|_| child.is_none()),
             None => self.wait_if_requested(execution_id, follower, wait).await,
@@ -242,30 +241,27 @@ impl Executions {
         Ok(StartedExecution { answer: ExecuteResponse { outcome, ..answer }, is_replay: true })
     }
 
-    /// Rejects a start that cannot happen, or under a parent that the caller cannot access. Returns
-    /// true if the parent is active.
+    /// Rejects a start that cannot happen, or under a parent that the caller cannot access.
     async fn check_start(
         &self,
         ctx: &CallContext,
         start: &StartRequest,
         now: Timestamp,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let latest = now.saturating_add(MAX_START_DELAY);
         if start.request.start_at.is_some_and(|start_at| start_at > latest) {
             let text =
                 format!("start_at is after {latest}; choose an earlier time or use a schedule");
             return Err(RuntimeError::out_of_range(text));
         }
-        if start.child.is_some() {
-            return Ok(true);
-        }
-        let Some(parent) = start.request.parent_execution_id else {
-            return Ok(false);
-        };
         // The outcome of a child is reported to its parent, so the caller must have access to the
         // parent.
-        let parent = ctx.visible_execution(self.infra.store(), parent).await?;
-        Ok(!parent.view.status.is_terminal())
+        if start.child.is_none()
+            && let Some(parent) = start.request.parent_execution_id
+        {
+            ctx.visible_execution(self.infra.store(), parent).await?;
+        }
+        Ok(())
     }
 
     fn build_start(

@@ -10,13 +10,14 @@ pub(crate) mod slots;
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use noetl_api::execute::{ExecuteRequest, VersionSelector};
 use noetl_engine::event::{ChildCall, ChildTarget};
 use noetl_engine::{
     BroadcastLookback, ChildEnded, ChildOutcome, EngineInput, EventData, FollowUp, IncomingSignal,
 };
 use noetl_playbook::model::ConcurrencyOverlap;
-use noetl_store::{AwaitedName, BroadcastFilter, FollowUpOutcome};
+use noetl_store::{AwaitedName, BroadcastFilter, Execution, FollowUpOutcome, StoredFollowUp};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     CommandId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, TaskError, TaskErrorKind,
@@ -32,6 +33,12 @@ use crate::services::executions::control::FOLLOW_UP_RETRY_DELAY;
 use crate::services::executions::start::ChildOrigin;
 use crate::services::follow_ups::slots::{SlotGrants, slot_key};
 use crate::services::{Executions, Infrastructure, Results};
+
+/// Due follow-ups that are performed concurrently, so that they share commits.
+const FOLLOW_UP_CONCURRENCY: usize = 64;
+
+/// Prefix of the ids of follow-ups that cancel a child.
+const CANCEL_CHILD_PREFIX: &str = "cancel:";
 
 /// A follow-up that is recorded in the store until it is done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,7 +80,7 @@ impl PendingFollowUp {
     pub(crate) fn follow_up_id(&self) -> Text {
         match self {
             Self::StartChild { call, .. } => format!("start:{}", call.child),
-            Self::CancelChild { child } => format!("cancel:{child}"),
+            Self::CancelChild { child } => format!("{CANCEL_CHILD_PREFIX}{child}"),
             Self::LookBack { command, .. } => format!("look:{command}"),
             Self::TellParent { .. } => "parent".to_owned(),
             Self::Slots { key, .. } => format!("slots:{}", slot_key(key).as_str()),
@@ -123,20 +130,35 @@ impl FollowUps {
     /// Performs all due follow-ups, regardless of which server recorded them.
     pub(crate) async fn run_due_follow_ups(self: &Arc<Self>) -> Result<()> {
         let now = self.infra.now();
-        for stored in self.infra.store.list_due_follow_ups(now, PageLimit::MAX).await? {
-            let body = serde_json::to_vec(&stored.body).unwrap_or_default();
-            match serde_json::from_slice(&body) {
-                Ok(follow_up) => self.run_follow_up(stored.execution_id, follow_up).await,
-                Err(error) => {
-                    let (execution_id, follow_up_id) = (stored.execution_id, &stored.follow_up_id);
-                    tracing::error!(%error, %execution_id, %follow_up_id, "a follow-up cannot be parsed");
-                    let hour = Millis::from_secs(3600);
-                    let later = FollowUpOutcome::RetryAt(now.saturating_add(hour));
-                    self.infra.store.complete_follow_up(execution_id, follow_up_id, later).await?;
-                }
+        let due = self.infra.store.list_due_follow_ups(now, PageLimit::MAX).await?;
+        // Concurrently, so that those of one tenant do not delay those of others.
+        for chunk in due.chunks(FOLLOW_UP_CONCURRENCY) {
+            let mut running = Vec::with_capacity(chunk.len());
+            for stored in chunk {
+                running.push(self.run_stored_follow_up(stored, now));
             }
+            join_all(running).await.into_iter().collect::<Result<()>>()?;
         }
         self.slots.redeliver_unconfirmed_slots(now).await
+    }
+
+    async fn run_stored_follow_up(
+        self: &Arc<Self>,
+        stored: &StoredFollowUp,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (execution_id, follow_up_id) = (stored.execution_id, &stored.follow_up_id);
+        let body = serde_json::to_vec(&stored.body).unwrap_or_default();
+        match serde_json::from_slice(&body) {
+            Ok(follow_up) => self.run_follow_up(execution_id, follow_up).await,
+            Err(error) => {
+                tracing::error!(%error, %execution_id, %follow_up_id, "a follow-up cannot be parsed");
+                let hour = Millis::from_secs(3600);
+                let later = FollowUpOutcome::RetryAt(now.saturating_add(hour));
+                self.infra.store.complete_follow_up(execution_id, follow_up_id, later).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn perform_follow_up(
@@ -179,6 +201,9 @@ impl FollowUps {
         let Some(parent_row) = self.infra.store.find_execution(parent).await? else {
             return Ok(FollowUpOutcome::Done);
         };
+        if self.is_start_cancelled(&parent_row, child, waits).await? {
+            return Ok(FollowUpOutcome::Done);
+        }
         let ctx = CallContext::from(AuthContext {
             tenant_id: parent_row.facts.tenant_id.clone(),
             organization_id: parent_row.facts.organization_id.clone(),
@@ -214,10 +239,28 @@ impl FollowUps {
         let kind = match code {
             ErrorCode::NotFound => TaskErrorKind::NotFound,
             ErrorCode::Forbidden => TaskErrorKind::Auth,
+            ErrorCode::QuotaExceeded => TaskErrorKind::Limit,
             _ => TaskErrorKind::Child,
         };
         let outcome = ChildOutcome::NotStarted { error: TaskError::new(kind, error.to_string()) };
         self.report_child_end(parent, ChildEnded { child, outcome }).await
+    }
+
+    /// True if a child must not start any more: its parent was cancelled, or is about to be, because
+    /// the cancellation of an ancestor has not reached it yet. So a tree of executions stops growing
+    /// as soon as its root is cancelled.
+    async fn is_start_cancelled(
+        &self,
+        parent: &Execution,
+        child: ExecutionId,
+        waits: bool,
+    ) -> Result<bool> {
+        if waits && parent.view.status == ExecutionStatus::Cancelled {
+            return Ok(true);
+        }
+        let prefix = CANCEL_CHILD_PREFIX.into();
+        let parent_id = parent.execution_id;
+        Ok(self.infra.store.has_follow_up_on_path(parent_id, child, &prefix).await?)
     }
 
     async fn deliver_earlier_broadcasts(
@@ -358,5 +401,6 @@ pub(crate) fn is_final_error(code: ErrorCode) -> bool {
             | ErrorCode::AlreadyDecided
             | ErrorCode::IllegalTransition
             | ErrorCode::Forbidden
+            | ErrorCode::QuotaExceeded
     )
 }

@@ -20,6 +20,9 @@ const MAX_GC_PAGES: u32 = 6000;
 /// Extra retention, which covers the clock difference between two servers.
 const GC_RETENTION_SLACK: Millis = Millis::from_secs(60);
 
+/// Time for which tokens that were revoked or have expired are still listed.
+const ENDED_TOKEN_RETENTION: Millis = Millis::from_days(30);
+
 impl Maintenance {
     /// Deletes expired rows at intervals.
     pub(crate) async fn gc_loop(self: Arc<Self>) {
@@ -34,8 +37,12 @@ impl Maintenance {
         // A caller with a slow clock must still find the rows until their promised expiry.
         let expired_before = now.saturating_sub(GC_RETENTION_SLACK);
         for target in GcTarget::ALL {
+            let before = match target {
+                GcTarget::Tokens => expired_before.saturating_sub(ENDED_TOKEN_RETENTION),
+                _ => expired_before,
+            };
             self.delete_in_pages("expired", || {
-                self.infra.store.delete_expired(*target, expired_before, PageLimit::MAX)
+                self.infra.store.delete_expired(*target, before, PageLimit::MAX)
             })
             .await;
         }

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::time::Duration;
 
-use noetl_types::TenantId;
-
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError, error_chain};
 use crate::services::system_status::SystemStatus;
@@ -16,10 +14,7 @@ impl SystemStatus {
     /// Renders all metrics for a scrape.
     pub(crate) async fn render_metrics(&self, ctx: &CallContext) -> Result<String> {
         // The metrics of a process cover all tenants, so only the operator's tenant may read them.
-        if *ctx.tenant() != TenantId::default() {
-            let text = "metrics are only available to the tenant that operates the server";
-            return Err(RuntimeError::forbidden(text));
-        }
+        ctx.auth.check_operator()?;
         if !self.infra.settings.metrics {
             return Err(RuntimeError::not_found("metrics are disabled on this server"));
         }
