@@ -9,7 +9,7 @@ use std::str::FromStr;
 use noetl_store::TlsVerification;
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::sandbox::SandboxMode;
-use noetl_types::{ByteSize, MachineId};
+use noetl_types::{ByteSize, MachineId, TenantId};
 use tracing_subscriber::EnvFilter;
 
 use super::setting::ParseFault;
@@ -176,6 +176,21 @@ pub(super) fn parse_named_urls(text: &str) -> Result<BTreeMap<String, String>, P
         }
     }
     Ok(urls)
+}
+
+/// Parses the weights of tenants.
+pub(super) fn parse_tenant_weights(text: &str) -> Result<BTreeMap<TenantId, u32>, ParseFault> {
+    let mut weights = BTreeMap::new();
+    for item in text.split(',') {
+        let (name, weight) =
+            item.split_once('=').ok_or("each item must have the form TENANT=WEIGHT")?;
+        let tenant_id = TenantId::new(name.trim()).map_err(|error| error.to_string())?;
+        let weight = parse_number::<1, 1_000>(weight.trim())?;
+        if weights.insert(tenant_id, weight).is_some() {
+            return Err(format!("'{}' is given twice", name.trim()));
+        }
+    }
+    Ok(weights)
 }
 
 /// True for letters, digits, `-`, `_` and `.`, so that no URL is taken for a name.

@@ -8,13 +8,14 @@ use noetl_server::http::{AllowedOrigins, CertificateIdentities};
 use noetl_store::{FeedLimit, TlsVerification};
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::sandbox::SandboxMode;
-use noetl_types::{ByteSize, MachineId, PoolName, WorkerId};
+use noetl_types::{ByteSize, MachineId, PoolName, TenantId, WorkerId};
 
 use super::parsers::{
     parse_bool, parse_directories, parse_egress_policy, parse_from_str, parse_http_url,
     parse_identifier, parse_images, parse_ip_address, parse_log_filter, parse_log_format,
     parse_machine_id, parse_named_urls, parse_nats_url, parse_number, parse_path, parse_port,
-    parse_sandbox_mode, parse_size, parse_socket_address, parse_ssl_mode, parse_store, parse_text,
+    parse_sandbox_mode, parse_size, parse_socket_address, parse_ssl_mode, parse_store,
+    parse_tenant_weights, parse_text,
 };
 use super::setting::{AnySetting, Setting, SettingInfo, fixed, optional};
 use super::{LogFormat, Role, StoreChoice};
@@ -96,6 +97,15 @@ settings! {
         parse_number::<0, 1_000_000>, "Maximum requests per second per token; 0 means unlimited");
     RATE_PER_TENANT: u32 = optional("NOETL_RATE_PER_TENANT", "5000, and 0 on an embedded database",
         parse_number::<0, 1_000_000>, "Maximum requests per second per tenant; 0 means unlimited");
+    REQUESTS_PER_TOKEN: u32 = optional("NOETL_HTTP_MAX_REQUESTS_PER_TOKEN",
+        "a quarter of NOETL_HTTP_MAX_CONNECTIONS", parse_number::<1, 1_000_000>,
+        "Maximum requests of a token at a time, including long polls and live streams");
+    REQUESTS_PER_TENANT: u32 = optional("NOETL_HTTP_MAX_REQUESTS_PER_TENANT",
+        "half of NOETL_HTTP_MAX_CONNECTIONS", parse_number::<1, 1_000_000>,
+        "Maximum requests of a tenant at a time, including long polls and live streams");
+    AUTH_FAILURES: u32 = fixed("NOETL_AUTH_FAILURES_PER_MINUTE", "60", parse_number::<0, 1_000_000>,
+        "Failed authentications per minute from an address, after which further ones get status \
+         429; 0 means unlimited");
     HEAD_TIMEOUT_SECS: u32 = fixed("NOETL_HTTP_HEAD_SECS", "10", parse_number::<1, 300>,
         "Maximum seconds to receive the head of a request, and between two requests");
     BODY_TIMEOUT_SECS: u32 = fixed("NOETL_HTTP_BODY_SECS", "30", parse_number::<1, 600>,
@@ -112,6 +122,19 @@ settings! {
         "Maximum size of task data, for workers, and of a separately stored result, for servers");
     MAX_LIVE: u32 = fixed("NOETL_MAX_LIVE_EXECUTIONS", "100000", parse_number::<1, { u32::MAX }>,
         "Maximum unfinished runs per tenant; further starts are rejected and can retry");
+    MAX_DESCENDANTS: u32 = fixed("NOETL_MAX_LIVE_DESCENDANTS", "10000",
+        parse_number::<1, { u32::MAX }>,
+        "Maximum unfinished descendants of a run; the steps that start further ones fail");
+    MAX_TOKENS: u32 = fixed("NOETL_MAX_TOKENS", "10000", parse_number::<1, 1_000_000>,
+        "Maximum API tokens per tenant, including those that ended in the last 30 days");
+    MAX_DEFINITIONS: u32 = fixed("NOETL_MAX_DEFINITIONS", "20000", parse_number::<1, 10_000_000>,
+        "Maximum versions of all playbooks per tenant");
+    MAX_BROADCASTS: u32 = fixed("NOETL_MAX_BROADCASTS", "10000", parse_number::<1, 10_000_000>,
+        "Maximum stored broadcast signals per tenant; they are kept for 30 days");
+    TENANT_WEIGHTS: BTreeMap<TenantId, u32> = optional("NOETL_TENANT_WEIGHTS",
+        "all tenants have weight 1", parse_tenant_weights,
+        "Shares of the tenants of a busy server: TENANT=WEIGHT, separated by commas; weights are \
+         from 1 to 1000");
 
     // PostgreSQL.
     DSN: String = optional("NOETL_DSN", "built from POSTGRES_*", parse_text,

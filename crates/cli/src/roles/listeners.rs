@@ -11,10 +11,11 @@ use tokio::net::TcpListener;
 
 use super::store::StoreLocation;
 use crate::config::table::{
-    BODY_MAX, BODY_TIMEOUT_SECS, CORS_ORIGINS, DEV, DISABLE_METRICS, HEAD_TIMEOUT_SECS, HOST,
-    INTERNAL_BIND, INTERNAL_TOKEN, MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT,
-    RATE_PER_TENANT, RATE_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
-    UNSAFE_DURABILITY, UNSAFE_NATS, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
+    AUTH_FAILURES, BODY_MAX, BODY_TIMEOUT_SECS, CORS_ORIGINS, DEV, DISABLE_METRICS,
+    HEAD_TIMEOUT_SECS, HOST, INTERNAL_BIND, INTERNAL_TOKEN, MAX_CONNECTIONS, METRICS_BIND,
+    MTLS_IDENTITIES, PORT, RATE_PER_TENANT, RATE_PER_TOKEN, REQUESTS_PER_TENANT,
+    REQUESTS_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_DURABILITY,
+    UNSAFE_NATS, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
 };
 use crate::config::{Config, Setting, config_schema, missing_setting_error, unsafe_settings_error};
 use crate::error::{Error, Result};
@@ -53,6 +54,10 @@ pub(crate) fn http_settings(
         StoreLocation::Database(_) => DEFAULT_REQUESTS_PER_SEC,
         StoreLocation::File { .. } | StoreLocation::Memory => 0,
     };
+    let max_connections = config.value(&MAX_CONNECTIONS)?;
+    let to_count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let per_token = config.get(&REQUESTS_PER_TOKEN)?.unwrap_or(max_connections.div_ceil(4));
+    let per_tenant = config.get(&REQUESTS_PER_TENANT)?.unwrap_or(max_connections.div_ceil(2));
     Ok(HttpSettings {
         is_dev: config.get(&DEV)?.unwrap_or(is_dev),
         tls,
@@ -60,7 +65,10 @@ pub(crate) fn http_settings(
         head_timeout: millis_from_secs(config.value(&HEAD_TIMEOUT_SECS)?),
         body_timeout: millis_from_secs(config.value(&BODY_TIMEOUT_SECS)?),
         max_body: config.value(&BODY_MAX)?,
-        max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
+        max_connections: to_count(max_connections),
+        max_requests_per_token: to_count(per_token),
+        max_requests_per_tenant: to_count(per_tenant),
+        auth_failures_per_minute: config.value(&AUTH_FAILURES)?,
         unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
         unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
         unsafe_nats: config.value(&UNSAFE_NATS)?,

@@ -14,12 +14,13 @@ use super::keys::load_keys;
 use super::store::StoreLocation;
 use crate::config::table::{
     AUTO_PURGE_DAYS, CLASSIC_CLAIM_MAX_SECS, COMMAND_LEASE_SECS, DISABLE_METRICS, INLINE_MAX,
-    INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_LIVE, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED,
-    OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL,
-    RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME, SHARD_COUNT, SHARD_INDEX,
-    SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED,
-    STREAM_POLL_MS, STREAM_RETENTION_SECS, TRACES, UNSAFE_NATS, WORKER_OFFLINE_SECS,
+    INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_BROADCASTS, MAX_DEFINITIONS, MAX_DESCENDANTS,
+    MAX_LIVE, MAX_TOKENS, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS, NATS_PASSWORD, NATS_TOKEN,
+    NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED, OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS,
+    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED,
+    SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH,
+    STREAM_DEDUP_SECS, STREAM_ENABLED, STREAM_POLL_MS, STREAM_RETENTION_SECS, TENANT_WEIGHTS,
+    TRACES, UNSAFE_NATS, WORKER_OFFLINE_SECS,
 };
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
@@ -85,6 +86,11 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         max_result_size: config.value(&RESULT_MAX)?,
         metrics: !config.value(&DISABLE_METRICS)?,
         max_live_executions: config.value(&MAX_LIVE)?,
+        max_live_descendants: config.value(&MAX_DESCENDANTS)?,
+        max_tokens: config.value(&MAX_TOKENS)?,
+        max_definitions: config.value(&MAX_DEFINITIONS)?,
+        max_broadcasts: config.value(&MAX_BROADCASTS)?,
+        tenant_weights: config.get(&TENANT_WEIGHTS)?.unwrap_or_default(),
         snapshot_min_events: config.value(&SNAPSHOT_INTERVAL_EVENTS)?,
         partitions_ahead: config.value(&PARTITIONS_AHEAD_MONTHS)?,
         // Without a publisher, rows would only accumulate: in a local run, and in a server whose

@@ -14,8 +14,8 @@ use noetl_types::{
 
 use super::environment::{ExecutionEnvironment, PayloadSource, TemplateFocus};
 use super::{
-    Decision, DecisionContext, DecisionError, EventExtras, FollowUp, IdSource, InputVerdict, Result,
-    cache,
+    Decision, DecisionContext, DecisionError, EventExtras, FollowUp, IdSource, InputVerdict,
+    Result, cache,
 };
 use crate::apply::{ApplyError, ApplyErrorKind};
 use crate::cache::{CacheEntry, CacheHit, CacheKey, CacheLookup, CacheLookupResult, ResultOrigin};

@@ -41,6 +41,13 @@ pub struct HttpSettings {
     pub rate_per_token: u32,
     /// Maximum requests per second and tenant; 0 for no limit.
     pub rate_per_tenant: u32,
+    /// Maximum requests of one token at a time, including long polls and live streams.
+    pub max_requests_per_token: usize,
+    /// Maximum requests of one tenant at a time, including long polls and live streams.
+    pub max_requests_per_tenant: usize,
+    /// Failed authentications per minute and address after which further ones are reported as too
+    /// many requests; 0 for no limit.
+    pub auth_failures_per_minute: u32,
     /// Token of the internal API. If absent, the internal API is disabled.
     pub internal_token: Option<InternalToken>,
     /// Origins whose pages may call the API.
@@ -89,6 +96,9 @@ impl Default for HttpSettings {
             unsafe_nats: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
+            max_requests_per_token: 2_560,
+            max_requests_per_tenant: 5_120,
+            auth_failures_per_minute: 0,
             internal_token: None,
             allowed_origins: AllowedOrigins::default(),
             sql_console: false,

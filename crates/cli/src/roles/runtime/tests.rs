@@ -13,15 +13,26 @@ fn limits_come_from_settings() {
     let (defaulted, default) = (settings_for(&[]), Settings::default());
     assert_eq!(defaulted.defaults, default.defaults);
     assert_eq!(defaulted.max_live_executions, default.max_live_executions);
+    assert_eq!(defaulted.max_live_descendants, default.max_live_descendants);
+    assert_eq!(defaulted.tenant_weights, default.tenant_weights);
+    assert_eq!(defaulted.max_tokens, default.max_tokens);
+    assert_eq!(defaulted.max_definitions, default.max_definitions);
+    assert_eq!(defaulted.max_broadcasts, default.max_broadcasts);
     assert_eq!((defaulted.max_result_size, defaulted.metrics), (default.max_result_size, true));
     let configured = settings_for(&[
         ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
+        ("NOETL_MAX_LIVE_DESCENDANTS", "6"),
+        ("NOETL_TENANT_WEIGHTS", "acme=4, globex=2"),
         ("NOETL_MAX_ATTEMPTS", "4"),
         ("NOETL_INLINE_MAX_BYTES", "1024"),
         ("NOETL_RESULT_MAX_BYTES", "2MiB"),
         ("NOETL_DISABLE_METRICS", "true"),
     ]);
     assert_eq!(configured.max_live_executions, 5);
+    assert_eq!(configured.max_live_descendants, 6);
+    let weights =
+        configured.tenant_weights.iter().map(|(tenant, weight)| (tenant.as_str(), *weight));
+    assert!(weights.eq([("acme", 4), ("globex", 2)]));
     assert_eq!(configured.defaults.max_attempts.get(), 4);
     assert_eq!(configured.defaults.inline_max, ByteSize::from_kib(1));
     assert_eq!(configured.max_result_size, ByteSize::from_mib(2));

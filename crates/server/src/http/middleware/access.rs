@@ -19,6 +19,7 @@ use tracing::Span;
 
 use super::idempotency;
 use super::internal_token::{self, InternalToken};
+use super::rate_limit::ActiveRequest;
 use crate::access::{AuthContext, SecretAuditContext};
 use crate::http::http_error::HttpError;
 use crate::metrics::Metrics;
@@ -29,7 +30,11 @@ pub(in crate::http) use noetl_types::Scope;
 
 /// Identity of an authenticated caller.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct CallerIdentity(Arc<IdentityDetails>);
+pub(in crate::http) struct CallerIdentity {
+    details: Arc<IdentityDetails>,
+    /// Counts the request as active while any copy of the identity exists.
+    active_request: Option<Arc<ActiveRequest>>,
+}
 
 #[derive(Debug)]
 struct IdentityDetails {
@@ -41,12 +46,18 @@ struct IdentityDetails {
     is_authenticated: bool,
 }
 
+impl From<IdentityDetails> for CallerIdentity {
+    fn from(details: IdentityDetails) -> Self {
+        Self { details: Arc::new(details), active_request: None }
+    }
+}
+
 impl CallerIdentity {
     /// Identity of a local developer without a token: has all scopes except those that require one.
     pub(in crate::http) fn local_developer() -> Self {
         let needs_token = |scope: &Scope| *scope == Scope::Admin || scope.is_internal();
         let scopes = Scope::ALL.iter().copied();
-        Self(Arc::new(IdentityDetails {
+        Self::from(IdentityDetails {
             actor: "developer".into(),
             auth_context: AuthContext {
                 scopes: Some(scopes.filter(|scope| !needs_token(scope)).collect()),
@@ -54,11 +65,11 @@ impl CallerIdentity {
             },
             token: None,
             is_authenticated: false,
-        }))
+        })
     }
 
     pub(in crate::http) fn from_token(token: &ApiToken) -> Self {
-        Self(Arc::new(IdentityDetails {
+        Self::from(IdentityDetails {
             actor: token.name.clone(),
             auth_context: AuthContext {
                 tenant_id: token.tenant_id.clone(),
@@ -70,56 +81,61 @@ impl CallerIdentity {
             },
             token: Some(TokenReference::from_token(token)),
             is_authenticated: true,
-        }))
+        })
     }
 
     pub(in crate::http) fn from_command_token(token: CommandToken) -> Self {
-        Self(Arc::new(IdentityDetails {
+        Self::from(IdentityDetails {
             actor: format!("command:{}", token.command_id).into(),
             auth_context: token.into_auth_context(),
             token: None,
             is_authenticated: true,
-        }))
+        })
     }
 
     pub(in crate::http) fn from_certificate(actor: Text, auth_context: AuthContext) -> Self {
-        Self(Arc::new(IdentityDetails { actor, auth_context, token: None, is_authenticated: true }))
+        Self::from(IdentityDetails { actor, auth_context, token: None, is_authenticated: true })
+    }
+
+    /// Returns the identity with the request that it is used for.
+    pub(in crate::http) fn with_active_request(self, request: ActiveRequest) -> Self {
+        Self { active_request: Some(Arc::new(request)), ..self }
     }
 
     pub(in crate::http) fn command_token(&self) -> Option<&CommandToken> {
-        self.0.auth_context.command_token.as_ref()
+        self.details.auth_context.command_token.as_ref()
     }
 
     pub(in crate::http) fn allows_scope(&self, scope: Scope) -> bool {
-        self.0.auth_context.allows_scope(scope)
+        self.details.auth_context.allows_scope(scope)
     }
 
     pub(in crate::http) fn scopes(&self) -> impl Iterator<Item = Scope> {
-        self.0.auth_context.scopes.into_iter().flat_map(ScopeSet::iter)
+        self.details.auth_context.scopes.into_iter().flat_map(ScopeSet::iter)
     }
 
     /// Name of the caller, as recorded in the logs of executions.
     pub(in crate::http) fn actor(&self) -> Text {
-        self.0.actor.clone()
+        self.details.actor.clone()
     }
 
     /// Name of the caller, if it presented a credential.
     pub(in crate::http) fn authenticated_actor(&self) -> Option<Text> {
-        self.0.is_authenticated.then(|| self.actor())
+        self.details.is_authenticated.then(|| self.actor())
     }
 
     /// Tenant, pools, paths and scopes of the caller.
     pub(in crate::http) fn auth_context(&self) -> &AuthContext {
-        &self.0.auth_context
+        &self.details.auth_context
     }
 
     /// True if the caller belongs to the operator tenant.
     fn is_operator(&self) -> bool {
-        self.0.auth_context.tenant_id == TenantId::default()
+        self.details.auth_context.tenant_id == TenantId::default()
     }
 
     pub(in crate::http) fn token_reference(&self) -> Option<&TokenReference> {
-        self.0.token.as_ref()
+        self.details.token.as_ref()
     }
 
     pub(in crate::http) fn token_id(&self) -> Option<TokenId> {
@@ -231,7 +247,7 @@ impl RouteAccess {
                     // Only the operator grants internal scopes. Every tenant has admins, who have
                     // no rights on the platform as a whole. A local developer presents no
                     // credential, and internal routes require one.
-                    identity.0.is_authenticated
+                    identity.details.is_authenticated
                         && identity.allows_scope(scope)
                         && (scope.is_internal() || identity.is_operator())
                 };

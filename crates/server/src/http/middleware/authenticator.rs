@@ -6,14 +6,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, Uri};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use noetl_types::{ErrorCode, Text};
 use tracing::Span;
 
 use super::access::{AuditMark, Caller, CallerIdentity};
 use super::cors::{AllowedOrigins, CorsRequest};
 use super::identity::{self, PresentedToken};
-use super::rate_limit::RateLimiter;
+use super::rate_limit::CallerLimits;
 use crate::access::{CallContext, SecretAuditContext};
 use crate::http::http_error::HttpError;
 use crate::http::settings::HttpSettings;
@@ -38,7 +38,7 @@ impl From<SocketAddr> for ClientPeer {
 pub(in crate::http) struct Authenticator {
     services: ControlPlane,
     is_dev: bool,
-    rate_limiter: RateLimiter,
+    limits: CallerLimits,
     allowed_origins: AllowedOrigins,
 }
 
@@ -58,7 +58,7 @@ impl Authenticator {
         Self {
             services,
             is_dev: settings.is_dev,
-            rate_limiter: RateLimiter::new(settings.rate_per_token, settings.rate_per_tenant),
+            limits: CallerLimits::new(settings),
             allowed_origins: settings.allowed_origins.clone(),
         }
     }
@@ -85,11 +85,19 @@ impl Authenticator {
             ),
             None => self.authenticate_peer(peer, uri, headers).await?,
         };
-        if self.rate_limiter.is_rate_exceeded(&identity) {
-            let text = "too many requests per second for this token or tenant; retry later";
-            return Err(HttpError::new(ErrorCode::RateLimited, text));
+        let request = self.limits.admit_request(&identity)?;
+        Ok(identity.with_active_request(request))
+    }
+
+    /// Limits guesses of tokens: replaces the response to a failed authentication if the address of
+    /// the client has failed too often. Valid tokens of the same address are still accepted.
+    pub(in crate::http) fn limit_guesses(&self, peer: &ClientPeer, response: Response) -> Response {
+        let is_denied = matches!(response.status().as_u16(), 401 | 403);
+        if !is_denied || !self.limits.is_failure_excessive(peer.address.ip()) {
+            return response;
         }
-        Ok(identity)
+        let text = "too many failed authentications from this address; retry later";
+        HttpError::new(ErrorCode::RateLimited, text).into_response()
     }
 
     async fn authenticate_peer(&self, peer: &ClientPeer, uri: &Uri, headers: &HeaderMap) -> Caller {

@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, HeaderName};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
@@ -74,11 +74,14 @@ impl RequestPipeline {
     ) -> Response {
         let cors = self.authenticator.cors_request(&request);
         let command_token = command_token_path::take_command_token(&mut request);
+        let has_credential =
+            command_token.is_some() || request.headers().contains_key(AUTHORIZATION);
         let caller = self
             .authenticator
             .authenticate_request(peer, request.uri(), request.headers(), command_token)
             .await;
         let info = RequestInfo::from_parts(peer, request.method(), request.uri(), &caller);
+        let is_guess = has_credential && caller.as_ref().is_err_and(HttpError::is_access_denied);
         request.extensions_mut().insert(caller);
         let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let id_text = request_id.to_str().unwrap_or_default();
@@ -88,6 +91,9 @@ impl RequestPipeline {
             Some(response) => response,
             None => self.call_router(request).await,
         };
+        if is_guess {
+            response = self.authenticator.limit_guesses(peer, response);
+        }
         if let Some(started) = started {
             log_request(&info, started, &response, id_text);
         }

@@ -75,6 +75,14 @@ async fn get_server_status(AuthorizedCall(app): AuthorizedCall) -> JsonResponse<
     JsonResponse(app.services.system_status.server_status().await)
 }
 
+/// Creates the tables of the database if they are missing.
+async fn init_database(
+    AuthorizedCall(app): AuthorizedCall,
+) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
+    app.ctx.auth.check_operator()?;
+    Ok(JsonResponse(app.services.system_status.init_database().await?))
+}
+
 /// Returns the JSON Schema of a kind of document.
 async fn get_json_schema(
     State(app): State<AppState>,
@@ -106,7 +114,4 @@ handlers! {
     /// Checks that the tables of the database exist.
     validate_database(app: AuthorizedCall) -> DatabaseCheckResponse =>
         app.services.system_status.validate_database();
-    /// Creates the tables of the database if they are missing.
-    init_database(app: AuthorizedCall) -> DatabaseCheckResponse =>
-        app.services.system_status.init_database();
 }

@@ -6,6 +6,7 @@ mod backends;
 mod batch_bounds;
 mod batches;
 mod bodies;
+mod caller_limits;
 mod catalog;
 mod catalog_lists;
 mod classic;

@@ -255,6 +255,10 @@ async fn rejects_operations_beyond_paths() {
         ("/api/tokens", json!({ "name": "x", "scopes": ["admin"] })),
         ("/api/catalog/register", playbook_document("other/two")),
         ("/api/commands/lease", json!({ "worker_id": "w", "pool": "shared" })),
+        ("/api/worker/pool/register", json!({ "name": "w" })),
+        ("/api/worker/pool/heartbeat", json!({ "name": "w" })),
+        ("/api/worker/pool/drain", json!({ "name": "w" })),
+        ("/api/worker/pool/deregister", json!({ "name": "w" })),
         (
             "/api/commands/report",
             json!({ "worker_id": "w", "reports": [], "lease": { "pool": "shared", "max": 1 } }),
