@@ -48,13 +48,13 @@ pub(super) fn collect_context(
     Ok(context)
 }
 
-struct ContextCollector<'c> {
+struct ContextCollector<'c, 'd> {
     environment: ExecutionEnvironment<'c>,
-    draft: &'c Draft<'c>,
+    draft: &'c Draft<'d>,
     context: CommandContext,
 }
 
-impl ContextCollector<'_> {
+impl ContextCollector<'_, '_> {
     fn collect_reads(mut self, reads: &[NeededRead]) -> Result<CommandContext> {
         for read in reads {
             self.collect_read(read)?;
