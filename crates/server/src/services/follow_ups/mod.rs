@@ -201,8 +201,8 @@ impl FollowUps {
         let Some(parent_row) = self.infra.store.find_execution(parent).await? else {
             return Ok(FollowUpOutcome::Done);
         };
-        if self.is_start_cancelled(&parent_row, child, waits).await? {
-            return Ok(FollowUpOutcome::Done);
+        if let Some(outcome) = self.check_start_cancelled(&parent_row, child, waits).await? {
+            return Ok(outcome);
         }
         let ctx = CallContext::from(AuthContext {
             tenant_id: parent_row.facts.tenant_id.clone(),
@@ -246,21 +246,33 @@ impl FollowUps {
         self.report_child_end(parent, ChildEnded { child, outcome }).await
     }
 
-    /// True if a child must not start any more: its parent was cancelled, or is about to be, because
-    /// the cancellation of an ancestor has not reached it yet. So a tree of executions stops growing
-    /// as soon as its root is cancelled.
-    async fn is_start_cancelled(
+    /// Returns the outcome of a start that must not happen, or not yet: the parent was cancelled, or
+    /// the cancellation of an ancestor is pending. So a tree of executions stops growing as soon as
+    /// its root is cancelled.
+    async fn check_start_cancelled(
         &self,
         parent: &Execution,
         child: ExecutionId,
         waits: bool,
-    ) -> Result<bool> {
+    ) -> Result<Option<FollowUpOutcome>> {
+        let parent_id = parent.execution_id;
         if waits && parent.view.status == ExecutionStatus::Cancelled {
-            return Ok(true);
+            return Ok(Some(FollowUpOutcome::Done));
         }
         let prefix = CANCEL_CHILD_PREFIX.into();
-        let parent_id = parent.execution_id;
-        Ok(self.infra.store.has_follow_up_on_path(parent_id, child, &prefix).await?)
+        if !self.infra.store.has_follow_up_on_path(parent_id, child, &prefix).await? {
+            return Ok(None);
+        }
+        let loaded = self.driver.load_state(parent_id).await?;
+        let is_awaited =
+            loaded.is_some_and(|(_, state)| state.find_command_awaiting(child).is_some());
+        if waits && !is_awaited {
+            return Ok(Some(FollowUpOutcome::Done));
+        }
+        // The cancellation may end before it reaches the parent: an execution between them may have
+        // ended, or have been started without waiting for it. Then the parent still needs the child.
+        let retry_at = self.infra.now().saturating_add(FOLLOW_UP_RETRY_DELAY);
+        Ok(Some(FollowUpOutcome::RetryAt(retry_at)))
     }
 
     async fn deliver_earlier_broadcasts(
