@@ -151,11 +151,11 @@ pub(crate) static COUNT_LIVE_DESCENDANTS: Statement = Statement::new(
      ) AS live",
 );
 
-/// Walks from a child to its root.
+/// Walks from a child to its root. `UNION` ends the walk if projected executions form a cycle.
 pub(crate) static FOLLOW_UP_ON_PATH: Statement = Statement::new(
     "WITH RECURSIVE ancestor (child_id, parent_id) AS (
          SELECT $2::bigint, $1::bigint
-         UNION ALL
+         UNION
          SELECT execution.execution_id, execution.parent_execution_id
          FROM ancestor JOIN execution ON execution.execution_id = ancestor.parent_id
          WHERE execution.parent_execution_id IS NOT NULL
