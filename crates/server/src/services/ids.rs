@@ -172,7 +172,7 @@ impl IdAllocator {
     }
 
     /// Runs a decision, which allocates many ids. The generator is locked for each id only, because
-    /// a decision may take long. Fails if the machine id changes meanwhile.
+    /// a decision may take long. Fails if the machine id is lost or changes meanwhile.
     pub(crate) fn run_decision<R>(
         &self,
         now: Timestamp,
@@ -180,7 +180,7 @@ impl IdAllocator {
     ) -> Result<R, IdAllocationError> {
         let epoch = self.usable_epoch(now)?;
         let decision = decide(&mut SharedGenerator(self));
-        if self.lock_lease().epoch == epoch {
+        if self.usable_epoch(now)? == epoch {
             Ok(decision)
         } else {
             Err(IdAllocationError::LeaseExpired)
