@@ -11,7 +11,7 @@ use noetl_api::catalog::{
 use noetl_engine::Plan;
 use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
 use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry, TenantTable};
-use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
+use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, TenantId, Text, sha256};
 
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError};
@@ -65,7 +65,9 @@ impl Catalog {
         ctx: &CallContext,
         document: CheckedDocument,
     ) -> Result<RegisterResponse> {
-        if self.find_unchanged(ctx, &document).await?.is_none() {
+        // The server registers the platform's own playbooks when it starts.
+        let is_platform = document.path.is_system() && *ctx.tenant() == TenantId::default();
+        if !is_platform && self.find_unchanged(ctx, &document).await?.is_none() {
             self.infra.check_row_limit(ctx.tenant(), TenantTable::Definitions).await?;
         }
         let entry = NewCatalogEntry {
