@@ -17,7 +17,7 @@ use crate::http::request_context::{AppState, AuthorizedCall};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        get(paths::STREAM_STATUS, EXEC_READ, get_own_stream_status),
+        get(paths::STREAM_STATUS, EXEC_READ, get_operator_stream_status),
         get(paths::STREAM_FEED, EXEC_READ, read_stream_feed),
         get(paths::STREAM_EVENT, EXEC_READ, get_stream_event),
         get(paths::INTERNAL_STREAM_STATUS, PLATFORM, get_stream_status),
@@ -33,7 +33,7 @@ const DEFAULT_FEED_LIMIT: u32 = 100;
 const FEED_WAIT_MS_RANGE: std::ops::RangeInclusive<u32> = 0..=30_000;
 
 /// Returns the status of the stream to the operator, because it shows the load of all tenants.
-async fn get_own_stream_status(
+async fn get_operator_stream_status(
     AuthorizedCall(app): AuthorizedCall,
 ) -> Result<JsonResponse<StreamStatus>, HttpError> {
     app.ctx.auth.check_operator()?;
