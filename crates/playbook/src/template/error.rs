@@ -187,6 +187,13 @@ impl EvalError {
         Self::new(RenderErrorKind::Limit(limit), message)
     }
 
+    /// The error of a template that has used up the fuel that it shares with others.
+    pub(super) fn budget_exhausted() -> Self {
+        let message = "the templates that are rendered together need too many units of work; \
+            render large data in a task of a worker, or in several steps";
+        Self::new(RenderErrorKind::Limit(RenderLimit::Fuel), message.to_owned())
+    }
+
     /// Sets the location, unless a more precise one is set.
     pub(super) fn at(mut self, span: ByteSpan) -> Self {
         self.0.offset.get_or_insert(span.start());

@@ -91,6 +91,8 @@ impl FuelBudget {
 #[derive(Debug)]
 pub(super) struct RenderMeter {
     pub(super) limits: TemplateLimits,
+    /// True if the fuel is what others have left of a shared budget.
+    has_reduced_fuel: bool,
     fuel: Cell<u64>,
     memory: Cell<usize>,
     /// True if a list or map was built, so that the output may be larger than any input.
@@ -99,9 +101,11 @@ pub(super) struct RenderMeter {
 
 impl RenderMeter {
     pub(super) fn new(limits: TemplateLimits, budget: Option<&FuelBudget>) -> Self {
+        let own_fuel = limits.fuel;
         let limits = budget.map_or(limits, |budget| budget.restrict(limits));
         Self {
             limits,
+            has_reduced_fuel: limits.fuel < own_fuel,
             fuel: Cell::new(limits.fuel),
             memory: Cell::new(limits.memory),
             has_built_container: Cell::new(false),
@@ -117,9 +121,13 @@ impl RenderMeter {
     pub(super) fn charge_fuel(&self, units: usize) -> EvalResult<()> {
         let remaining = self.fuel.get().checked_sub(units as u64);
         self.fuel.set(remaining.unwrap_or_default());
-        remaining
-            .map(drop)
-            .ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Fuel, self.limits.fuel))
+        remaining.map(drop).ok_or_else(|| {
+            if self.has_reduced_fuel {
+                EvalError::budget_exhausted()
+            } else {
+                EvalError::limit_exceeded(RenderLimit::Fuel, self.limits.fuel)
+            }
+        })
     }
 
     /// Charges the scan of a text.
