@@ -9,7 +9,7 @@ use std::sync::Arc;
 use noetl_types::time::Millis;
 use noetl_types::{ByteSize, Json};
 
-use crate::diag::{Code, DiagnosticSink, nearest_name};
+use crate::diag::{Code, DiagnosticSink, nearest_name, nearest_name_within};
 use crate::source::Spanned;
 use crate::string_enum::StringEnum;
 use crate::yaml::{NodeValue, YamlEntry, YamlNode};
@@ -212,6 +212,10 @@ impl<'n> MapReader<'n> {
     }
 }
 
+/// Maximum length of a key for which only one edit counts as a misspelling. Two edits make many short
+/// words into others, such as `note` into `name`.
+const MAX_SHORT_KEY_LEN: usize = 5;
+
 /// Reports a key that is not part of the language. A key that is close to a known one is an error,
 /// because it was meant to have an effect.
 pub(super) fn report_unknown_key(
@@ -220,7 +224,10 @@ pub(super) fn report_unknown_key(
     entry: &YamlEntry,
     nearest: Option<&str>,
 ) {
-    let code = if nearest.is_some() { Code::NP022 } else { Code::NP010 };
+    let is_misspelled = nearest.is_some_and(|name| {
+        entry.key.len() > MAX_SHORT_KEY_LEN || nearest_name_within(1, &entry.key, [name]).is_some()
+    });
+    let code = if is_misspelled { Code::NP022 } else { Code::NP010 };
     let message = format!("unknown key '{}' in {context}", entry.key);
     sink.add_with_suggestion(code, entry.key_span, message, nearest);
 }
