@@ -10,7 +10,7 @@ metadata: { name: flawed }
 workflow:
   - step: start
     tool: { kind: noop }
-    dsc: a slip of the pen
+    owner: data team
     next: { arcs: [{ step: nowhere }] }
 ";
 
@@ -21,7 +21,7 @@ metadata: { name: doubtful }
 workflow:
   - step: start
     tool: { kind: noop }
-    dsc: a slip of the pen
+    owner: data team
 ";
 
 /// A step that only this runtime supports.

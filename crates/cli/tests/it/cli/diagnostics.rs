@@ -44,11 +44,11 @@ workflow:
         "\
 apiVersion: noetl.io/v2
 kind: Playbook
-metadata: { name: misspelt_key }
+metadata: { name: unknown_key }
 workflow:
   - step: start
     tool: { kind: noop }
-    nxt: { arcs: [{ step: end }] }
+    owner: data team
 ",
     ),
     (
