@@ -29,4 +29,5 @@ pub use services::notifications::NatsSettings;
 pub use services::publishing::event_stream::StreamSettings;
 pub use services::queries::replay;
 pub use services::{ControlPlane, LocalWorkerApi};
+pub use services::{anchors, verification};
 pub use settings::Settings;

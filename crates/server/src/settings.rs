@@ -1,6 +1,7 @@
 //! Settings of the runtime.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use noetl_engine::PlanDefaults;
@@ -72,6 +73,12 @@ pub struct Settings {
     pub platform: bool,
     /// Days after which the daily cleanup deletes the logs of ended executions. 0 disables it.
     pub auto_purge_days: u32,
+    /// Interval at which the heads of changed logs are anchored. 0 disables it.
+    pub anchor_interval: Millis,
+    /// File outside of the database to which the chain of anchors is copied.
+    pub anchor_file: Option<PathBuf>,
+    /// Interval at which the whole store is verified. 0 disables it.
+    pub verify_interval: Millis,
     /// Interval of the sweep for expired leases, due timers and work left by other servers, for
     /// which no notification may have arrived.
     pub sweep_interval: Millis,
@@ -117,6 +124,9 @@ impl Default for Settings {
             outbox_retention: Millis::from_secs(24 * 3600),
             platform: false,
             auto_purge_days: 0,
+            anchor_interval: Millis::ZERO,
+            anchor_file: None,
+            verify_interval: Millis::ZERO,
             sweep_interval: Millis::from_secs(1),
             keys: None,
             secret_audit_required: true,

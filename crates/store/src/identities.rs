@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{TenantId, Text, Timestamp, TokenId};
+use noetl_types::{Digest, TenantId, Text, Timestamp, TokenId};
 
 use crate::error::StoreError;
 use crate::model::{ApiToken, AuditChains, AuditEntry, NewAuditEntry, SecretAuditFilter};
@@ -34,13 +34,29 @@ pub trait IdentityStore {
         limit: PageLimit,
     ) -> Result<Vec<ApiToken>, StoreError>;
 
-    /// Revokes a token of a tenant and returns it, or `None` if it does not exist. An earlier
-    /// revocation keeps its time.
+    /// Returns the tokens of all tenants, ordered by id, after one.
+    async fn list_all_tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: PageLimit,
+    ) -> Result<Vec<ApiToken>, StoreError>;
+
+    /// Sets the seal of a token, unless its revocation has changed.
+    async fn seal_token(
+        &self,
+        token_id: TokenId,
+        revoked_at: Option<Timestamp>,
+        seal: Digest,
+    ) -> Result<bool, StoreError>;
+
+    /// Revokes a token of a tenant and returns it, or `None` if it does not exist. The seal is the
+    /// one of the revoked token. An earlier revocation keeps its time and its seal.
     async fn revoke_token(
         &self,
         tenant_id: &TenantId,
         token_id: TokenId,
         now: Timestamp,
+        seal: Option<Digest>,
     ) -> Result<Option<ApiToken>, StoreError>;
 
     /// Records the last use of a token. The recorded time never decreases. Not durable by itself.
@@ -86,10 +102,19 @@ static LIST_TOKENS: Statement = Statement::select(
 static REVOKE_TOKEN: Statement = Statement::build(|| {
     let columns = TOKEN.column_list();
     format!(
-        "UPDATE api_token SET revoked_at = coalesce(revoked_at, $3::timestamptz)
+        "UPDATE api_token SET revoked_at = coalesce(revoked_at, $3::timestamptz),
+             seal = CASE WHEN revoked_at IS NULL THEN $4::bytea ELSE seal END
          WHERE tenant_id = $1 AND token_id = $2 RETURNING {columns}"
     )
 });
+
+static LIST_ALL_TOKENS: Statement =
+    Statement::select(&TOKEN, "WHERE token_id > $1 ORDER BY token_id LIMIT $2::bigint");
+
+static SEAL_TOKEN: Statement = Statement::new(
+    "UPDATE api_token SET seal = $3::bytea WHERE token_id = $1
+         AND coalesce(revoked_at = $2::timestamptz, revoked_at IS NULL AND $2::timestamptz IS NULL)",
+);
 
 static RECORD_TOKEN_USE: Statement = Statement::new(
     "UPDATE api_token SET last_used_at = $2::timestamptz
@@ -199,13 +224,33 @@ impl<D: Database> IdentityStore for D {
         self.query(&LIST_TOKENS, cells![tenant_id, after, limit]).await
     }
 
+    async fn list_all_tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: PageLimit,
+    ) -> Result<Vec<ApiToken>, StoreError> {
+        let after = after.map_or(0, TokenId::get);
+        self.query(&LIST_ALL_TOKENS, cells![after, limit]).await
+    }
+
+    async fn seal_token(
+        &self,
+        token_id: TokenId,
+        revoked_at: Option<Timestamp>,
+        seal: Digest,
+    ) -> Result<bool, StoreError> {
+        let params = cells![token_id, revoked_at, seal];
+        Ok(self.execute(Durability::Synced, &SEAL_TOKEN, params).await? > 0)
+    }
+
     async fn revoke_token(
         &self,
         tenant_id: &TenantId,
         token_id: TokenId,
         now: Timestamp,
+        seal: Option<Digest>,
     ) -> Result<Option<ApiToken>, StoreError> {
-        let params = cells![tenant_id, token_id, now];
+        let params = cells![tenant_id, token_id, now, seal];
         let revoked = self.execute_returning(Durability::Synced, &REVOKE_TOKEN, params).await?;
         Ok(revoked.into_iter().next())
     }

@@ -13,6 +13,7 @@
 //! Must not: read a clock, generate random numbers, fold events, or interpret a status beyond
 //! checking if it is terminal.
 
+mod anchors;
 mod blobs;
 mod catalog;
 mod commands;
@@ -45,6 +46,8 @@ mod streams;
 #[cfg(test)]
 #[path = "../testing/suite/mod.rs"]
 mod suite;
+mod verification;
+
 #[cfg(test)]
 #[path = "../testing/src/lib.rs"]
 pub mod testing;
@@ -56,14 +59,16 @@ extern crate self as noetl_store;
 /// All parts of [`Store`], for callers with a concrete backend.
 pub mod prelude {
     pub use crate::{
-        CatalogStore as _, CommandQueue as _, CommandStore as _, CoordinationStore as _,
-        CredentialStore as _, EventLog as _, ExecutionStore as _, ExpiryStore as _,
-        IdentityStore as _, KeychainStore as _, MaintenanceStore as _, OutboxQueue as _,
-        OutboxStore as _, RequestStore as _, RuntimeStore as _, SnapshotStore as _,
-        StatsStore as _, Store as _, StreamCursorStore as _,
+        AnchorStore as _, CatalogStore as _, CommandQueue as _, CommandStore as _,
+        CoordinationStore as _, CredentialStore as _, EventLog as _, ExecutionStore as _,
+        ExpiryStore as _, IdentityStore as _, KeychainStore as _, MaintenanceStore as _,
+        OutboxQueue as _, OutboxStore as _, RequestStore as _, RuntimeStore as _,
+        SnapshotStore as _, StatsStore as _, Store as _, StreamCursorStore as _,
+        VerificationStore as _,
     };
 }
 
+pub use anchors::AnchorStore;
 pub use catalog::CatalogStore;
 pub use commands::{CommandQueue, CommandStore};
 pub use coordination::CoordinationStore;
@@ -81,9 +86,10 @@ pub use outbox::{OutboxQueue, OutboxStore};
 pub use postgres::{PostgresStore, TlsVerification};
 pub use projection::{project_events, rebuild_execution_view};
 pub use requests::RequestStore;
-pub use retention::{LogDamage, purge_old_data, verify_log, verify_logs};
+pub use retention::{DropJournal, LogDamage, purge_old_data, verify_log};
 pub use runtimes::RuntimeStore;
 pub use snapshots::SnapshotStore;
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use streams::StreamCursorStore;
+pub use verification::VerificationStore;

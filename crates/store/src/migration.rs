@@ -26,6 +26,7 @@ macro_rules! migrations {
             10 "0010" "outbox_unpublished",
             11 "0011" "purge",
             12 "0012" "descendants",
+            13 "0013" "tamper",
         }
     };
     ($folder:literal: $($version:literal $number:literal $name:literal,)+) => {

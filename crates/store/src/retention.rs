@@ -1,12 +1,37 @@
 //! Purging of old data, and verification of the log.
 
+use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::{ChainError, ChainVerifier};
 use noetl_types::{ExecutionId, ExecutionVersion, Millis, Timestamp};
 
 use crate::error::StoreError;
-use crate::model::{LogPageLimit, MAX_CLOCK_DIFFERENCE, OldPartition, PurgePlan, PurgeReport};
+use crate::model::{
+    DroppedRange, LogPageLimit, MAX_CLOCK_DIFFERENCE, OldPartition, PurgePlan, PurgeReport,
+};
 use crate::store::Store;
+
+/// Records which executions retention drops, so that they are not missed later.
+#[async_trait]
+pub trait DropJournal: Send + Sync {
+    /// Records a range before it is dropped. It is not dropped if this fails.
+    async fn record_drop(&self, range: DroppedRange) -> Result<(), StoreError>;
+
+    /// Records that a range was not dropped after all.
+    async fn record_kept(&self, range: DroppedRange) -> Result<(), StoreError>;
+}
+
+/// Records nothing.
+#[async_trait]
+impl DropJournal for () {
+    async fn record_drop(&self, _: DroppedRange) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn record_kept(&self, _: DroppedRange) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
 
 /// Purges old data, or reports what would be purged.
 ///
@@ -15,6 +40,7 @@ use crate::store::Store;
 pub async fn purge_old_data(
     store: &dyn Store,
     plan: &PurgePlan,
+    journal: &dyn DropJournal,
 ) -> Result<PurgeReport, StoreError> {
     let mut report = PurgeReport::default();
     if let Some(before) = plan.commands_before {
@@ -39,7 +65,7 @@ pub async fn purge_old_data(
         };
     }
     if let Some(before) = plan.events_before {
-        purge_events(store, plan, before, &mut report).await?;
+        purge_events(store, plan, before, journal, &mut report).await?;
     }
     Ok(report)
 }
@@ -65,6 +91,7 @@ async fn purge_events(
     store: &dyn Store,
     plan: &PurgePlan,
     before: Timestamp,
+    journal: &dyn DropJournal,
     report: &mut PurgeReport,
 ) -> Result<(), StoreError> {
     if let Some(skew) = excessive_clock_skew(store, plan.now).await? {
@@ -76,8 +103,15 @@ async fn purge_events(
             (Some(pin_reason), _) => Some(pin_reason.clone()),
             (None, true) => None,
             (None, false) => {
+                let range =
+                    DroppedRange { first_id: old.partition.first_id, end_id: old.partition.end_id };
+                journal.record_drop(range).await?;
                 let drop = store.drop_partition(&old.partition, &plan.publishers, plan.now);
-                drop.await?
+                let pin_reason = drop.await?;
+                if pin_reason.is_some() {
+                    record_kept_range(store, range, journal).await?;
+                }
+                pin_reason
             }
         };
         let list = match pin_reason {
@@ -88,6 +122,21 @@ async fn purge_events(
     }
     if !plan.dry_run {
         repeat_until_zero(|limit| store.purge_dropped_executions(plan.now, limit)).await?;
+    }
+    Ok(())
+}
+
+/// Records the part of a range that was not dropped. Its first executions may be dropped.
+async fn record_kept_range(
+    store: &dyn Store,
+    range: DroppedRange,
+    journal: &dyn DropJournal,
+) -> Result<(), StoreError> {
+    let dropped = store.list_dropped_ranges().await?;
+    let dropped = dropped.iter().find(|dropped| dropped.first_id == range.first_id);
+    let first_id = dropped.map_or(range.first_id, |dropped| dropped.end_id);
+    if first_id < range.end_id {
+        journal.record_kept(DroppedRange { first_id, ..range }).await?;
     }
     Ok(())
 }
@@ -147,19 +196,4 @@ pub async fn verify_log(
     }
     let is_head = verifier.head() == execution.head.chain;
     Ok((!is_head).then_some(LogDamage::HeadMismatch { execution_id }))
-}
-
-/// Verifies the logs of a page of executions. Returns the damage found and the cursor of the next
-/// page.
-pub async fn verify_logs(
-    store: &dyn Store,
-    after: Option<ExecutionId>,
-    limit: PageLimit,
-) -> Result<(Vec<LogDamage>, Option<ExecutionId>), StoreError> {
-    let page = store.list_execution_ids(after, limit).await?;
-    let mut damaged = Vec::new();
-    for execution_id in &page {
-        damaged.extend(verify_log(store, *execution_id).await?);
-    }
-    Ok((damaged, page.last().copied()))
 }

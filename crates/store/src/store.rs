@@ -4,6 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+use crate::anchors::AnchorStore;
 use crate::catalog::CatalogStore;
 use crate::commands::{CommandQueue, CommandStore};
 use crate::coordination::CoordinationStore;
@@ -20,6 +21,7 @@ use crate::requests::RequestStore;
 use crate::runtimes::RuntimeStore;
 use crate::snapshots::SnapshotStore;
 use crate::streams::StreamCursorStore;
+use crate::verification::VerificationStore;
 
 /// Durable storage of a NoETL system.
 ///
@@ -45,6 +47,8 @@ pub trait Store:
     + ExpiryStore
     + StatsStore
     + MaintenanceStore
+    + VerificationStore
+    + AnchorStore
     + Send
     + Sync
     + fmt::Debug

@@ -225,6 +225,16 @@ settings! {
     SECRET_AUDIT_REQUIRED: bool = fixed("NOETL_SECRET_AUDIT_REQUIRED", "true", parse_bool,
         "Release a secret only after the operation is in the audit log");
 
+    // Detection of tampering.
+    ANCHOR_SECS: u32 = fixed("NOETL_ANCHOR_SECS", "60", parse_number::<0, 86_400>,
+        "Seconds between two anchors of the heads of changed logs; 0 disables anchors");
+    ANCHOR_FILE: PathBuf = optional("NOETL_ANCHOR_FILE", "none; anchors are only in the database",
+        parse_path,
+        "File to which a server appends the anchors, on storage that an attacker of the database \
+         cannot change");
+    VERIFY_HOURS: u32 = fixed("NOETL_VERIFY_HOURS", "0", parse_number::<0, 8760>,
+        "Hours between two verifications of the whole store by a server; 0 disables them");
+
     // The outbox and retention.
     OUTBOX_ENABLED: bool = optional("NOETL_OUTBOX_ENABLED",
         "true if NOETL_INTERNAL_API_TOKEN is set", parse_bool,

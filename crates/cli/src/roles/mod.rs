@@ -21,7 +21,9 @@ pub(crate) use process::{
     StopSignals, build_tokio_runtime, client_settings, process_error, shutdown_tokens,
     start_logging,
 };
-pub(crate) use runtime::{ServerEndpoint, open_read_only_runtime, open_runtime};
+pub(crate) use runtime::{
+    ServerEndpoint, open_read_only_runtime, open_runtime, open_verifying_runtime,
+};
 pub(crate) use store::{OpenResult, StoreLocation, open_file_read_only};
 pub(crate) use target::{Target, local_pool_name};
 pub(crate) use watch::ExecutionWatch;

@@ -13,14 +13,7 @@ use noetl_types::{Millis, Text};
 use super::keys::load_keys;
 use super::store::StoreLocation;
 use crate::config::table::{
-    AUTO_PURGE_DAYS, CLASSIC_CLAIM_MAX_SECS, COMMAND_LEASE_SECS, DISABLE_METRICS, INLINE_MAX,
-    INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_BROADCASTS, MAX_DEFINITIONS, MAX_DESCENDANTS,
-    MAX_LIVE, MAX_TOKENS, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS, NATS_PASSWORD, NATS_TOKEN,
-    NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED, OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS,
-    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED,
-    SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH,
-    STREAM_DEDUP_SECS, STREAM_ENABLED, STREAM_POLL_MS, STREAM_RETENTION_SECS, TENANT_WEIGHTS,
-    TRACES, UNSAFE_NATS, WORKER_OFFLINE_SECS,
+    ANCHOR_FILE, ANCHOR_SECS, AUTO_PURGE_DAYS, CLASSIC_CLAIM_MAX_SECS, COMMAND_LEASE_SECS, DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_BROADCASTS, MAX_DEFINITIONS, MAX_DESCENDANTS, MAX_LIVE, MAX_TOKENS, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS, NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED, OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED, STREAM_POLL_MS, STREAM_RETENTION_SECS, TENANT_WEIGHTS, TRACES, UNSAFE_NATS, VERIFY_HOURS, WORKER_OFFLINE_SECS,
 };
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
@@ -55,6 +48,17 @@ pub(crate) fn open_read_only_runtime(
     config: &Config,
 ) -> Result<ControlPlane> {
     let settings = runtime_settings(config, None)?;
+    Ok(ControlPlane::open_read_only(store, Arc::new(SystemClock), settings))
+}
+
+/// Opens a runtime that only reads the store, and has the keys to verify it.
+pub(crate) fn open_verifying_runtime(
+    store: Arc<dyn Store>,
+    location: &StoreLocation,
+    config: &Config,
+) -> Result<ControlPlane> {
+    let keys = load_keys(config, location, false)?;
+    let settings = Settings { keys, ..runtime_settings(config, None)? };
     Ok(ControlPlane::open_read_only(store, Arc::new(SystemClock), settings))
 }
 
@@ -101,6 +105,15 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_retention: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP_HOURS)?) * 3600),
         auto_purge_days: config.value(&AUTO_PURGE_DAYS)?,
+        anchor_interval: match is_server {
+            true => Millis::from_secs(config.value(&ANCHOR_SECS)?.into()),
+            false => Millis::ZERO,
+        },
+        anchor_file: config.get(&ANCHOR_FILE)?,
+        verify_interval: match is_server {
+            true => Millis::from_secs(u64::from(config.value(&VERIFY_HOURS)?) * 3600),
+            false => Millis::ZERO,
+        },
         secret_audit_required: config.value(&SECRET_AUDIT_REQUIRED)?,
         nats: nats_settings(config, notify_with_command_token)?,
         ..Settings::default()

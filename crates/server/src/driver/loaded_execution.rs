@@ -1,6 +1,7 @@
 //! A loaded execution: its state and its position in the log.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -117,10 +118,14 @@ impl LoadedExecution {
         driver: &Driver,
         execution: &Execution,
     ) -> Result<ExecutionView> {
-        let mut loaded = Self::from_row(driver, execution).await?;
-        loaded.last_node = None;
+        let mut loaded = Self::without_events(driver, execution).await?;
         loaded.catch_up(driver).await?;
         Ok(loaded.list_view())
+    }
+
+    /// Builds the state before the first event of an execution.
+    pub(super) async fn without_events(driver: &Driver, execution: &Execution) -> Result<Self> {
+        Ok(Self { last_node: None, ..Self::from_row(driver, execution).await? })
     }
 
     /// Loads an execution as of a past moment, from its log alone.
@@ -271,20 +276,24 @@ impl LoadedExecution {
             if ExecutionVersion::from(stored.record.seq) <= self.head.version {
                 continue;
             }
-            let event = decode_record(&stored.record).map_err(|error| unreplayable_log(&error))?;
-            self.state
-                .apply(&self.definition.plan, &event)
-                .map_err(|error| unreplayable_log(&error))?;
-            self.record_events(std::slice::from_ref(&event));
-            self.head = LogHead::after_event(stored);
+            self.apply_event(stored).map_err(|error| unreplayable_log(&*error))?;
         }
         Ok(())
+    }
+
+    /// Applies the next event and returns it.
+    pub(super) fn apply_event(&mut self, stored: &StoredEvent) -> Result<Event, Box<dyn Error>> {
+        let event = decode_record(&stored.record)?;
+        self.state.apply(&self.definition.plan, &event)?;
+        self.record_events(std::slice::from_ref(&event));
+        self.head = LogHead::after_event(stored);
+        Ok(event)
     }
 }
 
 /// Error for a log that cannot be replayed. The execution is stopped rather than driven on from a
 /// wrong state.
-fn unreplayable_log(error: &dyn std::error::Error) -> RuntimeError {
+fn unreplayable_log(error: &dyn Error) -> RuntimeError {
     let causes = crate::error::error_chain(error);
     tracing::error!(error = %causes, "replaying a log failed");
     RuntimeError::internal("the log of the execution cannot be replayed; see the server's log")
@@ -322,12 +331,17 @@ impl Driver {
     }
 }
 
+/// Encodes a state for a snapshot.
+pub(super) fn encode_state(state: &ExecutionState) -> Option<Vec<u8>> {
+    Some(to_canonical(&state.to_snapshot().ok()?))
+}
+
 fn build_snapshot(
     state: &ExecutionState,
     execution_id: ExecutionId,
     head: LogHead,
 ) -> Option<Snapshot> {
-    let bytes = to_canonical(&state.to_snapshot().ok()?);
+    let bytes = encode_state(state)?;
     Some(Snapshot {
         execution_id,
         key: snapshot_key(),

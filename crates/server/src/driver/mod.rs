@@ -12,6 +12,7 @@
 mod cross_run_effects;
 mod eager_lease;
 mod fair_turns;
+mod folded_rows;
 mod loaded_execution;
 mod mailbox;
 mod message;
@@ -43,6 +44,7 @@ use crate::services::waiters::Waiters;
 use crate::services::{Catalog, Infrastructure, Results};
 pub(crate) use eager_lease::{LeaseGrant, build_leased_command};
 use fair_turns::FairTurns;
+pub(crate) use folded_rows::{Differences, FoldedRows, StoredRows};
 use loaded_execution::LoadedExecution;
 use mailbox::{ExecutionCache, Mailbox};
 pub(crate) use message::{

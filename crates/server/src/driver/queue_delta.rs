@@ -143,6 +143,54 @@ impl QueueDelta {
     }
 }
 
+/// The queue rows of an execution as its log implies them.
+pub(super) struct FoldedQueue {
+    delta: QueueDelta,
+    rows: BTreeMap<CommandId, FoldedCommand>,
+}
+
+/// A command as the log implies it.
+pub(super) enum FoldedCommand {
+    Open(Box<NewCommand>),
+    Ended { step: StepName, end: CommandEnd, at: Timestamp, error: Option<Text> },
+}
+
+impl FoldedQueue {
+    pub(super) fn new() -> Self {
+        Self { delta: QueueDelta::default(), rows: BTreeMap::new() }
+    }
+
+    /// Adds the next event, given the state after it.
+    pub(super) fn add_event(
+        &mut self,
+        event: &Event,
+        state: &ExecutionState,
+        defaults: &QueueDefaults<'_>,
+    ) {
+        self.delta.add_event(event, state, defaults);
+        for (command_id, change) in std::mem::take(&mut self.delta.commands) {
+            let row = self.rows.remove(&command_id);
+            let row = match (change, row) {
+                (CommandChange::Issue(command), _) => Some(FoldedCommand::Open(command)),
+                (CommandChange::Close { end, at, error, .. }, Some(FoldedCommand::Open(open))) => {
+                    let step = open.instance.step_name;
+                    Some(FoldedCommand::Ended { step, end, at, error })
+                }
+                (CommandChange::Hold { held, .. }, Some(FoldedCommand::Open(mut open))) => {
+                    open.held = held;
+                    Some(FoldedCommand::Open(open))
+                }
+                (_, row) => row,
+            };
+            self.rows.extend(row.map(|row| (command_id, row)));
+        }
+    }
+
+    pub(super) fn rows(&self) -> &BTreeMap<CommandId, FoldedCommand> {
+        &self.rows
+    }
+}
+
 /// Returns the command that an event changes in the queue.
 fn changed_command(event: &Event) -> Option<CommandId> {
     match &event.kind {

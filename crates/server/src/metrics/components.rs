@@ -69,6 +69,10 @@ metric_set! {
         "outbox_oldest_age_seconds" "Age of the oldest unpublished event" oldest_age: OptionalGauge;
         "partitions_ahead_days" "Days for which partitions of the log exist in advance"
             days_ahead: OptionalGauge;
+        "verify_problems" "Problems that the last scheduled verification of the store found"
+            verify_problems: OptionalGauge;
+        "verify_completed_timestamp_seconds" "Time of the last complete scheduled verification"
+            verify_completed_at: OptionalGauge;
     }
 }
 
@@ -95,6 +99,14 @@ impl PlatformMetrics {
             let status = status.as_str();
             let labels = StatusLabels { status };
             self.rows.get_or_create_owned(&labels).set(to_gauge_value(*count));
+        }
+    }
+
+    /// Sets the gauges of a verification of the store. `None` if it was not completed.
+    pub(crate) fn record_verification(&self, problems: u64, completed_at: Option<Timestamp>) {
+        self.verify_problems.set(Some(to_gauge_value(problems)));
+        if let Some(time) = completed_at {
+            self.verify_completed_at.set(Some(time.as_unix_ms() / 1000));
         }
     }
 

@@ -17,6 +17,7 @@ use crate::error::{Result, RuntimeError, error_chain, parse_cursor};
 use crate::rng;
 use crate::services::Infrastructure;
 use crate::services::lru::SharedLru;
+use crate::services::token_seals::TokenSealer;
 
 /// Prefix of all tokens.
 const TOKEN_MARKER: &str = "noetl_";
@@ -110,14 +111,18 @@ pub struct Identities {
     token_cache: SharedLru<Text, CachedToken>,
     /// Signs the command tokens in notifications, if these are enabled.
     pub(crate) signer: Option<HmacSigner>,
+    /// Seals tokens, if the server has a key.
+    pub(crate) sealer: Option<TokenSealer>,
 }
 
 impl Identities {
     pub(crate) fn new(infra: &Arc<Infrastructure>, signer: Option<HmacSigner>) -> Self {
+        let keys = infra.settings.keys.as_deref();
         Self {
             infra: Arc::clone(infra),
             token_cache: SharedLru::with_capacity(MAX_CACHED_TOKENS),
             signer,
+            sealer: keys.and_then(TokenSealer::from_keys),
         }
     }
 
@@ -188,6 +193,7 @@ impl Identities {
             expires_at: ttl.map(|secs| now.saturating_add(Millis::from_secs(secs))),
             last_used_at: None,
             revoked_at: None,
+            seal: None,
         };
         // A prefix conflict is so rare that a second attempt resolves it.
         for _ in 0..4 {
@@ -199,6 +205,7 @@ impl Identities {
                 sha256: sha256(&secret),
                 ..token.clone()
             };
+            let token = self.with_seal(token);
             if self.infra.store().put_token(token.clone()).await? {
                 return Ok(CreatedToken {
                     token: format!("{TOKEN_MARKER}{prefix}_{secret}").into(),
@@ -226,9 +233,18 @@ impl Identities {
     }
 
     pub async fn revoke_token(&self, ctx: &CallContext, token_id: TokenId) -> Result<TokenView> {
-        let revoked =
-            self.infra.store().revoke_token(ctx.tenant(), token_id, self.infra.now()).await?;
-        let token = revoked.ok_or_else(|| RuntimeError::not_found("there is no such token"))?;
+        let unknown = || RuntimeError::not_found("there is no such token");
+        let (store, now) = (self.infra.store(), self.infra.now());
+        let before = TokenId::new(token_id.get() - 1).ok();
+        let found = store.list_tokens(ctx.tenant(), before, PageLimit::MIN).await?;
+        let found = found.into_iter().find(|found| found.token_id == token_id);
+        let found = found.ok_or_else(unknown)?;
+        // The seal of a token that somebody changed must not become valid.
+        let is_sealed = self.sealer.as_ref().is_none_or(|sealer| sealer.is_valid(&found));
+        let revoked = ApiToken { revoked_at: Some(now), seal: None, ..found };
+        let seal = self.with_seal(revoked).seal.filter(|_| is_sealed);
+        let revoked = store.revoke_token(ctx.tenant(), token_id, now, seal).await?;
+        let token = revoked.ok_or_else(unknown)?;
         self.token_cache.lock().remove(&token.prefix);
         Ok(token_view(token))
     }
@@ -266,9 +282,27 @@ impl Identities {
             expires_at: None,
             last_used_at: None,
             revoked_at: None,
+            seal: None,
         };
+        let token = self.with_seal(token);
         let is_first = self.infra.store().put_first_token(token).await?;
         Ok(generated.filter(|_| is_first).map(Text::from))
+    }
+
+    /// Seals a token, if this server has a key.
+    fn with_seal(&self, token: ApiToken) -> ApiToken {
+        let seal = self.sealer.as_ref().map(|sealer| sealer.seal(&token));
+        ApiToken { seal, ..token }
+    }
+
+    /// True unless the token was written or changed without the key of this server.
+    fn is_genuine(&self, token: &ApiToken) -> bool {
+        let is_genuine = self.sealer.as_ref().is_none_or(|sealer| sealer.is_valid(token));
+        if !is_genuine {
+            let (token_id, tenant_id) = (token.token_id, &token.tenant_id);
+            tracing::error!(%token_id, %tenant_id, "an API token was changed in the database and is refused");
+        }
+        is_genuine
     }
 
     async fn load_token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>> {
@@ -277,7 +311,8 @@ impl Identities {
         {
             return Ok(cached.token.clone());
         }
-        let token = self.infra.store.find_token(prefix).await?.map(Arc::new);
+        let token = self.infra.store.find_token(prefix).await?;
+        let token = token.filter(|token| self.is_genuine(token)).map(Arc::new);
         let mut tokens = self.token_cache.lock();
         let touched_at = tokens.get(prefix).and_then(|cached| cached.touched_at);
         let cached = CachedToken {

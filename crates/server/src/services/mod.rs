@@ -4,6 +4,7 @@
 //! the services that it calls. A method that acts for a caller takes its
 //! [`CallContext`](crate::CallContext). All state held in memory can be lost at any moment.
 
+pub mod anchors;
 pub(crate) mod audit_log;
 pub(crate) mod catalog;
 pub(crate) mod command_token;
@@ -30,7 +31,9 @@ pub(crate) mod results;
 pub(crate) mod sweeper;
 pub(crate) mod system_playbooks;
 pub(crate) mod system_status;
+pub(crate) mod token_seals;
 pub(crate) mod traces;
+pub mod verification;
 pub(crate) mod waiters;
 pub(crate) mod worker_api;
 pub(crate) mod workers;
@@ -52,6 +55,7 @@ use crate::random_source::{RandomSource, SystemRandom};
 use crate::rng;
 use crate::settings::Settings;
 
+use anchors::Anchors;
 pub use audit_log::AuditLog;
 pub use catalog::Catalog;
 pub use credentials::Credentials;
@@ -78,6 +82,7 @@ use sweeper::Sweeper;
 pub use system_playbooks::SystemPlaybooks;
 pub use system_status::SystemStatus;
 use traces::Traces;
+use verification::{Verification, VerifyStatus};
 use waiters::Waiters;
 pub use worker_api::LocalWorkerApi;
 pub use workers::WorkerRegistry;
@@ -86,6 +91,7 @@ pub use workers::WorkerRegistry;
 #[derive(Clone)]
 pub struct ControlPlane {
     pub infra: Arc<Infrastructure>,
+    pub anchors: Arc<Anchors>,
     pub audit: Arc<AuditLog>,
     pub catalog: Arc<Catalog>,
     pub classic: Arc<ClassicApi>,
@@ -103,6 +109,7 @@ pub struct ControlPlane {
     pub results: Arc<Results>,
     pub system_playbooks: Arc<SystemPlaybooks>,
     pub system_status: Arc<SystemStatus>,
+    pub verification: Arc<Verification>,
     pub workers: Arc<WorkerRegistry>,
     pub(crate) driver: Arc<Driver>,
     /// Held here, because the driver only refers to it.
@@ -142,9 +149,27 @@ impl ControlPlane {
         let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
         let infra = Arc::new(Infrastructure::new(store, clock, rng, ids, settings));
         let services = Self::assemble(infra, messaging, signer);
+        services.seal_tokens().await?;
         services.publishing.create_stream_cursor().await?;
         services.spawn_background_tasks(notifications);
         Ok(services)
+    }
+
+    /// Seals the tokens of an installation that has none yet, and those under an earlier key. From
+    /// then on, the chain of anchors says that tokens must have seals.
+    async fn seal_tokens(&self) -> Result<()> {
+        let Some(sealer) = &self.identities.sealer else {
+            return Ok(());
+        };
+        let may_seal_all = !self.anchors.requires_seals().await?;
+        let sealed = sealer.update_seals(self.infra.store(), may_seal_all).await?;
+        if sealed > 0 {
+            tracing::info!(sealed, "API tokens were sealed with the encryption key");
+        }
+        if may_seal_all || sealed > 0 {
+            self.anchors.write_anchors().await?;
+        }
+        Ok(())
     }
 
     /// Opens a store for reading and drives nothing: no lease expires, no timer fires, no id is
@@ -184,7 +209,9 @@ impl ControlPlane {
             waiters: Arc::clone(&waiters),
         });
         let workers = Arc::new(WorkerRegistry::new(&infra, &claims));
-        let maintenance = Arc::new(Maintenance::new(&infra, &audit));
+        let anchors = Arc::new(Anchors::new(&infra));
+        let verify_status = Arc::new(VerifyStatus::default());
+        let maintenance = Arc::new(Maintenance::new(&infra, &audit, &anchors, &verify_status));
         let peers = Arc::new(Peers {
             infra: Arc::clone(&infra),
             messaging,
@@ -260,6 +287,8 @@ impl ControlPlane {
                 maintenance: Arc::clone(&maintenance),
                 tables_found: AtomicBool::default(),
             }),
+            verification: Arc::new(Verification::new(&infra, &driver, verify_status)),
+            anchors,
             audit,
             catalog,
             credentials,
@@ -287,6 +316,8 @@ impl ControlPlane {
         tasks.spawn(sweeper.timer_loop());
         tasks.spawn(Arc::clone(&self.maintenance).gc_loop());
         tasks.spawn(Arc::clone(&self.maintenance).maintenance_loop());
+        tasks.spawn(Arc::clone(&self.anchors).anchor_loop());
+        tasks.spawn(Arc::clone(&self.verification).verify_loop());
         tasks.spawn(Arc::clone(&self.driver.peers).peer_channel_loop());
         if self.driver.traces.is_enabled() {
             tasks.spawn(Arc::clone(&self.driver.traces).trace_loop());

@@ -15,15 +15,15 @@ use crate::services::issued_secrets::IssuedSecrets;
 
 /// Parsed reference of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ResultAddress {
-    execution_id: ExecutionId,
+pub(crate) struct ResultAddress {
+    pub(crate) execution_id: ExecutionId,
     name: Text,
-    result_id: ResultId,
+    pub(crate) result_id: ResultId,
 }
 
 impl ResultAddress {
     /// Parses `noetl://execution/<id>/result/<name>/<result id>`.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("noetl://execution/")?;
         let (execution_id, rest) = rest.split_once("/result/")?;
         let (name, result_id) = rest.rsplit_once('/')?;

@@ -1,5 +1,6 @@
 //! Requests and responses of a store: plain data, identical for every backend.
 
+mod anchor;
 mod append;
 mod audit;
 mod broadcast;
@@ -36,6 +37,7 @@ mod var;
 mod wait;
 mod wakeup;
 
+pub use anchor::{AnchorRow, AuditHead, ChangedExecutions, DroppedRange};
 pub use append::{
     AppendError, AppendReceipt, AppendRequest, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };

@@ -79,7 +79,7 @@ impl ExecutionFacts {
 
 impl ExecutionView {
     /// Returns the view of an execution without events.
-    pub(crate) fn new_projected() -> Self {
+    pub fn new_projected() -> Self {
         Self {
             status: ExecutionStatus::Pending,
             paused: false,
@@ -91,7 +91,7 @@ impl ExecutionView {
 
     /// Applies a projected event to the view. Only the first terminal event counts: later events
     /// are stored but do not change the view.
-    pub(crate) fn apply_projected_event(&mut self, event: &NewEvent) {
+    pub fn apply_projected_event(&mut self, event: &NewEvent) {
         let Some(event_type) = event.event_type.resolved_type() else {
             return;
         };

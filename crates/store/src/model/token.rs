@@ -27,4 +27,6 @@ pub struct ApiToken {
     pub last_used_at: Option<Timestamp>,
     /// Time of revocation.
     pub revoked_at: Option<Timestamp>,
+    /// Proof that a server with the installation's key wrote the token.
+    pub seal: Option<Digest>,
 }

@@ -1,5 +1,5 @@
 //! Privileges of the server's role if it does not own the tables. It may read and change rows of
-//! all tables, except that it may only append to the log and to the audit log.
+//! all tables, except that it may only append to the log, the audit log and the chain of anchors.
 
 use noetl_types::Text;
 use tokio_postgres::Transaction;
@@ -20,7 +20,7 @@ const PRIVILEGE_CHANGES: &str = "WITH wanted AS (
             CASE
                 WHEN word.privilege = 'SELECT' THEN TRUE
                 WHEN relation.relkind = 'v' OR relation.relname = 'schema_migration' THEN FALSE
-                WHEN starts_with(relation.relname::text, 'event') OR relation.relname = 'audit'
+                WHEN starts_with(relation.relname::text, 'event') OR relation.relname IN ('audit', 'anchor')
                     THEN word.privilege = 'INSERT'
                 ELSE word.privilege IN ('INSERT', 'UPDATE', 'DELETE')
             END AS is_wanted

@@ -5,7 +5,7 @@ use noetl_types::{Json, PoolName, Scope, ScopeSet, Text};
 use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell, column_types};
 use super::table::{ColumnKind, CorruptRow, FromRow, RowCells, RowReader, Table, ToRow, table};
 use crate::model::{
-    ApiToken, AuditEntry, Credential, KeychainEntry, NewAuditEntry, SecretAuditDetails,
+    AnchorRow, ApiToken, AuditEntry, Credential, KeychainEntry, NewAuditEntry, SecretAuditDetails,
 };
 
 table! {
@@ -24,6 +24,7 @@ table! {
         expires_at: Time,
         last_used_at: Time,
         revoked_at: Time,
+        seal: Bytes,
     }
 }
 
@@ -60,6 +61,13 @@ table! {
         created_at: Time,
         updated_at: Time,
         expires_at: Time,
+    }
+}
+
+table! {
+    ANCHOR = "anchor": AnchorRow {
+        anchor_id: Int,
+        content: Text,
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) use core_tables::{
 };
 pub(crate) use event::{EVENT, STORED_EVENT};
 pub(crate) use event_body::EVENT_BODY;
-pub(crate) use identities::{AUDIT, CREDENTIAL, KEYCHAIN, TOKEN};
+pub(crate) use identities::{ANCHOR, AUDIT, CREDENTIAL, KEYCHAIN, TOKEN};
 pub(crate) use publishing::{
     CLAIMED_OUTBOX, DEPENDENT_TABLES, DependentTable, INVALID_ATTEMPTS_ERROR,
     MAX_REPAIRED_ATTEMPTS, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM,

@@ -12,31 +12,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, CredentialId, Digest, EventId, ExecutionId, ExecutionVersion, FeedPosition,
-    OutboxId, PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp, TokenId, WorkerId,
+    CatalogId, ChainHash, CommandId, CredentialId, Digest, EventId, ExecutionId, ExecutionVersion,
+    FeedPosition, OutboxId, PlaybookPath, ResultId, Seq, StoredEvent, TenantId, Text, Timestamp,
+    TokenId, WorkerId,
 };
 
 use noetl_store::{
-    AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry,
-    BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey,
-    CatalogStore, CatalogVersionFilter, ClaimedBatch, Command, CommandFilter, CommandPage,
-    CommandQueue, CommandStore, CoordinationStore, Credential, CredentialFilter, CredentialKey,
-    CredentialPut, CredentialStore, CursorMove, DedupReservation, DueTimer, EnabledPublishers,
-    EventKey, EventLog, Execution, ExecutionFilter, ExecutionPage, ExecutionStore, ExecutionVar,
-    ExecutionView, ExpiryStore, FailedPrivilegeCheck, FailureOutcome, FeedBatch, FeedItem, FeedLag,
-    FeedLimit, Fence, FollowUpOutcome, GcTarget, IdentityStore, KeyCounts, KeychainEntry,
-    KeychainFilter, KeychainPut, KeychainStore, KnownEvents, LeaseExtension, LeaseOutcome,
-    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit,
-    LogPartition, MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal,
-    MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry, NotifyChannel, OldPartition,
-    OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow,
-    OutboxStats, OutboxStore, PinReason, PoolCount, PutResultError, QuarantineFilter,
-    QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome,
-    RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration,
-    RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot,
-    SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated,
-    StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome,
-    StreamLeaseRequest, StreamOwner, TenantCounts, TenantTable, WaitFilter,
+    AnchorRow, AnchorStore, AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry, AuditHead, BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey, CatalogStore, CatalogVersionFilter, ChangedExecutions, ClaimedBatch, Command, CommandFilter, CommandPage, CommandQueue, CommandStore, CoordinationStore, Credential, CredentialFilter, CredentialKey, CredentialPut, CredentialStore, CursorMove, DedupReservation, DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter, ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck, FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget, IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore, KnownEvents, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow, OutboxStats, OutboxStore, PinReason, PoolCount, PutResultError, QuarantineFilter, QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome, RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration, RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner, TenantCounts, TenantTable, VerificationStore, WaitFilter,
 };
 
 /// Fault injected into a call.
@@ -364,7 +346,11 @@ faulty_store! {
         FindToken: find_token(prefix: &Text) -> Result<Option<ApiToken>, StoreError>;
         ListTokens: list_tokens(tenant_id: &TenantId, after: Option<TokenId>, limit: PageLimit)
             -> Result<Vec<ApiToken>, StoreError>;
-        RevokeToken: revoke_token(tenant_id: &TenantId, token_id: TokenId, now: Timestamp)
+        ListAllTokens: list_all_tokens(after: Option<TokenId>, limit: PageLimit)
+            -> Result<Vec<ApiToken>, StoreError>;
+        SealToken: seal_token(token_id: TokenId, revoked_at: Option<Timestamp>, seal: Digest)
+            -> Result<bool, StoreError>;
+        RevokeToken: revoke_token(tenant_id: &TenantId, token_id: TokenId, now: Timestamp, seal: Option<Digest>)
             -> Result<Option<ApiToken>, StoreError>;
         RecordTokenUse: record_token_use(token_id: TokenId, now: Timestamp)
             -> Result<(), StoreError>;
@@ -447,6 +433,36 @@ faulty_store! {
             -> Result<Vec<FailedPrivilegeCheck>, StoreError>;
         CheckIntegrity: check_integrity() -> Result<Vec<String>, StoreError>;
         WriteBackup: write_backup(to: &Path) -> Result<(), StoreError>;
+    }
+    VerificationStore {} {
+        ListLoggedExecutions: list_logged_executions(after: Option<ExecutionId>, limit: PageLimit)
+            -> Result<Vec<ExecutionId>, StoreError>;
+        ListWronglyEnded: list_wrongly_ended(after: Option<ExecutionId>, limit: PageLimit)
+            -> Result<Vec<ExecutionId>, StoreError>;
+        ListSnapshotVersions: list_snapshot_versions(execution_id: ExecutionId)
+            -> Result<Vec<(SnapshotKey, ExecutionVersion)>, StoreError>;
+        ListExecutionCommands: list_execution_commands(execution_id: ExecutionId, after: Option<CommandId>, limit: PageLimit)
+            -> Result<Vec<Command>, StoreError>;
+        ListExecutionTimers: list_execution_timers(execution_id: ExecutionId, after: &Text, limit: PageLimit)
+            -> Result<Vec<DueTimer>, StoreError>;
+        ListResultIds: list_result_ids(execution_id: ExecutionId, after: Option<ResultId>, limit: PageLimit)
+            -> Result<Vec<ResultId>, StoreError>;
+        ListAllDefinitions: list_all_definitions(after: Option<CatalogId>, limit: PageLimit)
+            -> Result<Vec<CatalogEntry>, StoreError>;
+    }
+    AnchorStore {} {
+        AppendAnchor: append_anchor(anchor: AnchorRow) -> Result<bool, StoreError>;
+        NewestAnchor: newest_anchor() -> Result<Option<AnchorRow>, StoreError>;
+        ListAnchors: list_anchors(after: i64, limit: PageLimit)
+            -> Result<Vec<AnchorRow>, StoreError>;
+        ListChangedExecutions: list_changed_executions(after: FeedPosition, limit: PageLimit)
+            -> Result<ChangedExecutions, StoreError>;
+        FindChainLink: find_chain_link(execution_id: ExecutionId, seq: Seq)
+            -> Result<Option<ChainHash>, StoreError>;
+        ListAuditHeads: list_audit_heads() -> Result<Vec<AuditHead>, StoreError>;
+        FindAuditLink: find_audit_link(tenant_id: &TenantId, seq: i64)
+            -> Result<Option<Digest>, StoreError>;
+        ListDroppedRanges: list_dropped_ranges() -> Result<Vec<DroppedRange>, StoreError>;
     }
     Store {} {
         OpenNotifyChannel: open_notify_channel() -> Result<Option<Box<dyn NotifyChannel>>, StoreError>;

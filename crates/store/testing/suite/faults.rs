@@ -10,7 +10,7 @@ use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
     CatalogId, CommandId, CredentialId, EventId, ExecutionId, ExecutionVersion, FeedPosition, Json,
-    MachineId, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, TenantId, Text, sha256,
+    MachineId, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, Seq, TenantId, Text, sha256,
 };
 
 use crate::model::SecretAuditFilter;
@@ -28,13 +28,7 @@ use crate::suite::stream::stream_lease_request;
 use crate::suite::wait::broadcast_signal;
 use crate::testing::{Fault, FaultyStore, StoreMethod};
 use crate::{
-    AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter,
-    Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers,
-    ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter, LogHead, LogPageLimit,
-    LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, NewCatalogEntry,
-    OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome, RuntimeKind,
-    RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot, SnapshotKey,
-    SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter, WaitSelector,
+    AnchorRow, AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers, ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter, LogHead, LogPageLimit, LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome, RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot, SnapshotKey, SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter, WaitSelector,
 };
 
 /// Appends an event as a driver does: after any failure, it reads the head of the log again.
@@ -112,6 +106,7 @@ async fn call_all_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     results.extend(call_stream_methods(store).await);
     results.extend(call_maintenance_methods(store).await);
     results.extend(call_identity_methods(store).await);
+    results.extend(call_verification_methods(store).await);
     results
 }
 
@@ -253,12 +248,36 @@ async fn call_identity_methods(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.put_first_token(token).await.map(drop),
         store.find_token(&prefix).await.map(drop),
         store.list_tokens(&tenant, None, limit).await.map(drop),
-        store.revoke_token(&tenant, id, now).await.map(drop),
+        store.list_all_tokens(None, limit).await.map(drop),
+        store.seal_token(id, None, sha256("seal")).await.map(drop),
+        store.revoke_token(&tenant, id, now, None).await.map(drop),
         store.record_token_use(id, now).await,
         store.get_or_init_shared_secret("one".into()).await.map(drop),
         store.append_audit_log(vec![new_audit_entry(1, &tenant)]).await,
         store.list_audit_entries(&tenant, None, limit).await.map(drop),
         store.list_secret_audit_entries(SecretAuditFilter::default(), limit).await.map(drop),
+    ]
+}
+
+async fn call_verification_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (id, limit, tenant) = (TestExecution::new(1).id, PageLimit::default(), TenantId::default());
+    let anchor = AnchorRow { anchor_id: 1, content: "{}".into() };
+    vec![
+        store.list_logged_executions(None, limit).await.map(drop),
+        store.list_wrongly_ended(None, limit).await.map(drop),
+        store.list_snapshot_versions(id).await.map(drop),
+        store.list_execution_commands(id, None, limit).await.map(drop),
+        store.list_execution_timers(id, &Text::default(), limit).await.map(drop),
+        store.list_result_ids(id, None, limit).await.map(drop),
+        store.list_all_definitions(None, limit).await.map(drop),
+        store.append_anchor(anchor).await.map(drop),
+        store.newest_anchor().await.map(drop),
+        store.list_anchors(0, limit).await.map(drop),
+        store.list_changed_executions(FeedPosition::default(), limit).await.map(drop),
+        store.find_chain_link(id, Seq::FIRST).await.map(drop),
+        store.list_audit_heads().await.map(drop),
+        store.find_audit_link(&tenant, 1).await.map(drop),
+        store.list_dropped_ranges().await.map(drop),
     ]
 }
 

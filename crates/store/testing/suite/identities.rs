@@ -37,6 +37,7 @@ pub(crate) fn api_token(number: i64, tenant_id: &TenantId) -> ApiToken {
         expires_at: Some(test_time("13:00:00")),
         last_used_at: None,
         revoked_at: None,
+        seal: Some(sha256("seal")),
     }
 }
 
@@ -82,7 +83,9 @@ pub(crate) async fn token_is_revoked_once_by_its_tenant(fixture: &StoreFixture) 
     let (acme, other) = (parse_tenant("acme"), TenantId::default());
     store.put_token(api_token(1, &acme)).await.unwrap();
     let revoke = |tenant_id: TenantId, number, time: &'static str| async move {
-        let revoked = store.revoke_token(&tenant_id, token_id(number), test_time(time)).await;
+        let revoked = store
+            .revoke_token(&tenant_id, token_id(number), test_time(time), Some(sha256("seal")))
+            .await;
         revoked.unwrap().map(|token| token.revoked_at)
     };
     assert_eq!(revoke(other, 1, "12:01:00").await, None);

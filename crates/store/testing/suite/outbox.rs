@@ -334,7 +334,7 @@ pub(crate) async fn published_rows_are_purged_in_batches(fixture: &StoreFixture)
         now: before,
         dry_run: true,
     };
-    assert_eq!(purge_old_data(store, &plan).await.unwrap().outbox, 3);
+    assert_eq!(purge_old_data(store, &plan, &()).await.unwrap().outbox, 3);
     assert_eq!(store.purge_outbox_rows(before, limit).await.unwrap(), 2);
     assert_eq!(store.purge_outbox_rows(before, limit).await.unwrap(), 1);
     assert_eq!(store.purge_outbox_rows(before, limit).await.unwrap(), 0);

@@ -13,7 +13,7 @@ use super::stream::{STREAM_NAME, lease_test_stream, move_cursor};
 use crate::{
     AppendError, CursorMove, EnabledPublishers, FollowUpChange, LogPartition, OldPartition,
     PinReason, PurgePlan, PurgeReport, RuntimeKind, RuntimeRegistration, Store, purge_old_data,
-    verify_log, verify_logs,
+    verify_log,
 };
 
 /// Returns an execution with an id of a month of 2026.
@@ -53,7 +53,7 @@ pub(super) fn partition_names(partitions: &[OldPartition]) -> Vec<&str> {
 }
 
 pub(super) async fn run_purge(store: &dyn Store, plan: &PurgePlan) -> PurgeReport {
-    purge_old_data(store, plan).await.unwrap()
+    purge_old_data(store, plan, &()).await.unwrap()
 }
 
 pub(crate) async fn only_finished_months_are_dropped(fixture: &StoreFixture) {
@@ -363,7 +363,7 @@ pub(crate) async fn runs_racing_a_drop_are_kept_or_dropped_whole(fixture: &Store
         let store = Arc::clone(&fixture.store);
         tasks.spawn(async move {
             let plan = purge_before_november(&*store).await;
-            purge_old_data(&*store, &plan).await.unwrap();
+            purge_old_data(&*store, &plan, &()).await.unwrap();
             run_in_month(8, number)
         });
     }
@@ -390,10 +390,11 @@ pub(crate) async fn intact_logs_pass_verification(fixture: &StoreFixture) {
     }
     let other = TestExecution::create_started(store, 2).await;
     assert_eq!(verify_log(store, run.id).await.unwrap(), None);
-    let page = verify_logs(store, None, PageLimit::MAX).await.unwrap();
-    assert_eq!(page, (Vec::new(), Some(other.id)));
-    let last = verify_logs(store, Some(other.id), PageLimit::MAX).await;
-    assert_eq!(last.unwrap(), (Vec::new(), None));
+    assert_eq!(verify_log(store, other.id).await.unwrap(), None);
+    let logged = store.list_logged_executions(None, PageLimit::MAX).await.unwrap();
+    assert_eq!(logged, [run.id, other.id]);
+    let logged = store.list_logged_executions(Some(run.id), PageLimit::MAX).await.unwrap();
+    assert_eq!(logged, [other.id]);
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
     let stats = store.store_stats().await.unwrap();
     assert_eq!(stats.rows.get("event"), Some(&5));

@@ -217,6 +217,7 @@ async fn rejects_revoked_and_expired_tokens() {
     list_executions().await.assert_problem(ErrorCode::Unauthenticated);
 
     let old = ApiToken {
+        seal: None,
         token_id: TokenId::new(77).unwrap(),
         tenant_id: TenantId::default(),
         organization_id: OrganizationId::default(),

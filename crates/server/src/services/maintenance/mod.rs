@@ -10,6 +10,8 @@ use noetl_api::health::HealthStatus;
 use noetl_types::{Millis, Text, Timestamp};
 
 use crate::error::error_chain;
+use crate::services::anchors::Anchors;
+use crate::services::verification::VerifyStatus;
 use crate::services::{AuditLog, Infrastructure};
 
 /// Interval of the maintenance loop.
@@ -49,14 +51,23 @@ impl HealthWarnings {
 pub struct Maintenance {
     pub(crate) infra: Arc<Infrastructure>,
     pub(crate) audit: Arc<AuditLog>,
+    pub(crate) anchors: Arc<Anchors>,
+    verify_status: Arc<VerifyStatus>,
     pub(crate) warnings: HealthWarnings,
 }
 
 impl Maintenance {
-    pub(crate) fn new(infra: &Arc<Infrastructure>, audit: &Arc<AuditLog>) -> Self {
+    pub(crate) fn new(
+        infra: &Arc<Infrastructure>,
+        audit: &Arc<AuditLog>,
+        anchors: &Arc<Anchors>,
+        verify_status: &Arc<VerifyStatus>,
+    ) -> Self {
         Self {
             infra: Arc::clone(infra),
             audit: Arc::clone(audit),
+            anchors: Arc::clone(anchors),
+            verify_status: Arc::clone(verify_status),
             warnings: HealthWarnings::default(),
         }
     }
@@ -70,7 +81,12 @@ impl Maintenance {
             {
                 tracing::error!(error = %error_chain(&error), "log partitions could not be created");
             }
-            let warnings = [self.partition_warning(now).await, self.outbox_warning(now).await];
+            let warnings = [
+                self.partition_warning(now).await,
+                self.outbox_warning(now).await,
+                self.anchor_warning(),
+                self.verify_status.warning(),
+            ];
             self.warnings.replace_warnings(warnings.into_iter().flatten().collect());
             if !self.infra.sleep_unless_shutdown(MAINTENANCE_INTERVAL).await {
                 return;
@@ -81,6 +97,11 @@ impl Maintenance {
     async fn partition_warning(&self, now: Timestamp) -> Option<HealthWarning> {
         let until = self.infra.store.log_partitions_until().await.ok()??;
         headroom_warning(until.duration_since(now))
+    }
+
+    fn anchor_warning(&self) -> Option<HealthWarning> {
+        let reason = self.anchors.failure()?;
+        Some(HealthWarning { check_name: "anchors", health: HealthStatus::Degraded, reason })
     }
 
     async fn outbox_warning(&self, now: Timestamp) -> Option<HealthWarning> {

@@ -44,7 +44,8 @@ impl Maintenance {
             now,
             dry_run: request.dry_run,
         };
-        let purged = purge_old_data(self.infra.store(), &plan).await?;
+        let journal = &*self.anchors;
+        let purged = purge_old_data(self.infra.store(), &plan, journal).await?;
         if !request.dry_run {
             let platform = &self.infra.metrics.platform;
             platform.count_purged("command", purged.commands);

@@ -99,7 +99,7 @@ async fn purge_until_blocked(
     let watcher = connect_raw(database).await;
     let mut observed = ObservedWaits::default();
     while !observed.drop_waited {
-        let purge = purge_old_data(store, plan);
+        let purge = purge_old_data(store, plan, &());
         tokio::pin!(purge);
         let report: PurgeReport = loop {
             tokio::select! {
@@ -136,7 +136,7 @@ async fn writers_do_not_wait_for_blocked_drop() {
         assert_eq!(observed.writers, BTreeMap::new(), "{query}");
         assert!(store.find_execution(old.id).await.unwrap().is_some());
         reader.commit().await.unwrap();
-        let report = purge_old_data(&*store, &plan).await.unwrap();
+        let report = purge_old_data(&*store, &plan, &()).await.unwrap();
         assert_eq!(report.dropped.len(), 1, "{report:?}");
     }
 }
@@ -160,7 +160,7 @@ async fn writer_waits_for_at_most_one_drop_attempt() {
     let repeated_waits: Vec<_> = observed.writers.values().filter(|it| it.len() > 1).collect();
     assert!(repeated_waits.is_empty(), "{repeated_waits:?}");
     reader.commit().await.unwrap();
-    let report = purge_old_data(&*store, &plan).await.unwrap();
+    let report = purge_old_data(&*store, &plan, &()).await.unwrap();
     assert_eq!(report.dropped.len(), 1, "{report:?}");
 }
 
@@ -182,7 +182,7 @@ async fn drop_during_writes_removes_only_finished_months() {
     let plan = purge_before_november(&*store).await;
     let writers = BackgroundWriters::start(&store);
     let report = loop {
-        let report = purge_old_data(&*store, &plan).await.unwrap();
+        let report = purge_old_data(&*store, &plan, &()).await.unwrap();
         if !report.dropped.is_empty() {
             break report;
         }
@@ -209,7 +209,7 @@ async fn drop_during_writes_removes_only_finished_months() {
     }
     assert!(exists(ended_in_july.id).await && !exists(old.id).await);
     // All executions of July have ended.
-    let report = purge_old_data(&*store, &plan).await.unwrap();
+    let report = purge_old_data(&*store, &plan, &()).await.unwrap();
     assert_eq!(report.dropped.len(), 1, "{report:?}");
 }
 
@@ -231,7 +231,7 @@ async fn undroppable_month_does_not_pin_others() {
     let reader = other.transaction().await.unwrap();
     let query = "SELECT count(*) FROM event_y2026m07";
     reader.query(query, &[]).await.unwrap();
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert_eq!(names(&report.skipped), ["event_y2026m07"]);
     assert_eq!(names(&report.dropped), ["event_y2026m08"]);
     assert!(reason(&report).contains("lock timeout"), "{}", reason(&report));
@@ -240,12 +240,12 @@ async fn undroppable_month_does_not_pin_others() {
     write_ended_run_in(&store, 9).await;
     let view = "CREATE VIEW noetl.report AS SELECT event_type FROM noetl.event_y2026m07";
     database.run_statement(view).unwrap();
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert_eq!(names(&report.skipped), ["event_y2026m07"]);
     assert_eq!(names(&report.dropped), ["event_y2026m09"]);
     assert!(reason(&report).contains("view report depends"), "{}", reason(&report));
     database.run_statement("DROP VIEW noetl.report").unwrap();
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert_eq!(names(&report.dropped), ["event_y2026m07"]);
 }
 

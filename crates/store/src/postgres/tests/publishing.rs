@@ -538,7 +538,7 @@ async fn long_read_keeps_month_without_blocking() {
     let reader = other.transaction().await.unwrap();
     reader.query("SELECT count(*) FROM event", &[]).await.unwrap();
     let plan = purge_before_november(&store).await;
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert_eq!(report.dropped, []);
     assert!(matches!(report.skipped[0].pin_reason, Some(PinReason::Refused(_))));
     assert!(!store.is_dropped(old.id).await.unwrap());
@@ -546,7 +546,7 @@ async fn long_read_keeps_month_without_blocking() {
     // Writers continue.
     TestExecution::create_started(&store, 1).await;
     reader.commit().await.unwrap();
-    assert_eq!(purge_old_data(&store, &plan).await.unwrap().dropped.len(), 1);
+    assert_eq!(purge_old_data(&store, &plan, &()).await.unwrap().dropped.len(), 1);
 }
 
 /// A default partition and one without an upper bound are never dropped, nor is a partition that
@@ -605,7 +605,7 @@ async fn clock_skew_prevents_drops() {
     let old = write_august_run(&store).await;
     let mut plan = purge_before_november(&store).await;
     plan.now = plan.now.saturating_add(Millis::from_hours(2));
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert!(report.clock_skew.is_some_and(|skew| skew > Millis::from_hours(1)));
     assert_eq!((report.dropped.len(), report.skipped.len()), (0, 0));
     assert!(store.find_execution(old.id).await.unwrap().is_some());
@@ -617,7 +617,7 @@ async fn dropped_month_is_not_recreated() {
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let plan = purge_before_november(&store).await;
-    assert_eq!(purge_old_data(&store, &plan).await.unwrap().dropped.len(), 1);
+    assert_eq!(purge_old_data(&store, &plan, &()).await.unwrap().dropped.len(), 1);
     let late = TestExecution::with_id(old.id.get() + 5_000_000).start_request();
     assert_eq!(append_one(&store, late).await, Err(AppendError::Dropped));
     let client = connect_raw(&database).await;

@@ -148,7 +148,7 @@ async fn retention_drops_months_as_owner() {
     let store = open_with_roles(&database).await;
     let old = write_august_run(&store).await;
     let plan = purge_before_november(&store).await;
-    let report = purge_old_data(&store, &plan).await.unwrap();
+    let report = purge_old_data(&store, &plan, &()).await.unwrap();
     let names: Vec<_> = report.dropped.iter().map(|old| old.partition.name.as_str()).collect();
     assert_eq!(names, ["event_y2026m08"]);
     assert!(store.is_dropped(old.id).await.unwrap());
@@ -302,7 +302,7 @@ async fn migrated_tables_need_no_owner() {
         let opened = PostgresStore::open(&later).await;
         assert_eq!(opened.is_ok(), can_open, "{now}: {opened:?}");
     }
-    let report = purge_old_data(&store, &purge_before_november(&store).await).await.unwrap();
+    let report = purge_old_data(&store, &purge_before_november(&store).await, &()).await.unwrap();
     assert_eq!(report.dropped, []);
     let pin_reason = report.skipped[0].pin_reason.as_ref();
     assert!(matches!(pin_reason, Some(PinReason::Refused(_))), "{pin_reason:?}");

@@ -18,8 +18,9 @@ use noetl_types::{ExecutionId, ExecutionVersion};
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError};
 use crate::services::Queries;
+use fold::IntermediateState;
+pub(crate) use fold::replay_aborted;
 pub use fold::{FoldedLog, replay_log};
-use fold::{IntermediateState, replay_aborted};
 
 /// Bytes of snapshot per event of its tail: a snapshot must save more than it costs.
 const BYTES_PER_EVENT: usize = 1 << 10;

@@ -1,14 +1,16 @@
 //! `noetl db`: status, integrity check, migration and backup of the database.
 
+mod check;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueHint};
-use noetl_store::{LogDamage, SchemaStatus, Store, verify_logs};
-use noetl_types::ByteSize;
-use noetl_types::limits::PageLimit;
+use noetl_server::anchors::SealedAnchor;
+use noetl_store::{SchemaStatus, Store};
+use noetl_types::{ByteSize, ExecutionId};
 use serde::Serialize;
 
 use crate::config::{Config, Database, SettingFlags};
@@ -37,12 +39,16 @@ Examples:
   noetl db migrate
   noetl db migrate --store sqlite:other.db")]
     Migrate(SettingFlags<Database>),
-    /// Check the database for damage and modified logs
+    Check(DbCheckArgs),
+    /// Print the head of the chain of anchors, to be kept outside of the database
+    ///
+    /// A later 'noetl db check --anchor HEAD' finds logs that were changed, cut off or removed after
+    /// they were anchored, even by someone who can change the whole database.
     #[command(after_long_help = "\
 Examples:
-  noetl db check
-  noetl db check --store sqlite:noetl-copy.db")]
-    Check(SettingFlags<Database>),
+  noetl db anchor
+  noetl db anchor >> /mnt/write-once/noetl-heads")]
+    Anchor(SettingFlags<Database>),
     Backup(DbBackupArgs),
 }
 
@@ -73,6 +79,31 @@ pub(crate) struct DbBackupArgs {
     settings: SettingFlags<Database>,
 }
 
+/// Check the database for damage and tampering
+///
+/// Checks the hash chain of every run, and compares every row that is derived from a log with that
+/// log. A server may use the database meanwhile. Exits with 0 if nothing was found, and with 1 if
+/// something was found.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db check
+  noetl db check --run 381498273941553152
+  noetl db check --anchor /mnt/write-once/noetl-anchors
+  noetl db check --store sqlite:noetl-copy.db -o json")]
+pub(crate) struct DbCheckArgs {
+    /// Check only this run
+    #[arg(long, value_name = "ID", conflicts_with = "anchor")]
+    run: Option<ExecutionId>,
+    /// What is kept outside of the database: an anchor file, or a head of 'noetl db anchor'
+    #[arg(long, value_name = "FILE|HEAD", value_hint = ValueHint::FilePath)]
+    anchor: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    settings: SettingFlags<Database>,
+}
+
 /// Runtime threads of a database command.
 const DB_COMMAND_THREADS: usize = 2;
 
@@ -80,7 +111,8 @@ const DB_COMMAND_THREADS: usize = 2;
 pub(crate) fn run(command: &DbCommand, io: &mut Io<'_>) -> Result<CommandExit> {
     let settings = match command {
         DbCommand::Status(args) => &args.settings,
-        DbCommand::Migrate(settings) | DbCommand::Check(settings) => settings,
+        DbCommand::Migrate(settings) | DbCommand::Anchor(settings) => settings,
+        DbCommand::Check(args) => &args.settings,
         DbCommand::Backup(args) => &args.settings,
     };
     let config = Config::load(&settings.given, &io.env)?;
@@ -108,8 +140,14 @@ pub(crate) fn run(command: &DbCommand, io: &mut Io<'_>) -> Result<CommandExit> {
                 writeln!(io.out, "{name} is at schema {version}")?;
                 Ok(CommandExit::Ok)
             }
-            DbCommand::Check(_) => {
-                check_integrity(&*open_current_database(&location).await?, &name, io).await
+            DbCommand::Check(args) => {
+                let store = open_current_database(&location).await?;
+                let runtime =
+                    roles::open_verifying_runtime(Arc::clone(&store), &location, &config)?;
+                check::check_database(&*store, &runtime, args, &name, io).await
+            }
+            DbCommand::Anchor(_) => {
+                print_anchor_head(&*open_current_database(&location).await?, &name, io).await
             }
             DbCommand::Backup(args) => {
                 backup_database(&*open_current_database(&location).await?, &args.to, io).await
@@ -215,26 +253,15 @@ async fn print_database_status(
     output.print_table(&table, io)
 }
 
-async fn check_integrity(store: &dyn Store, name: &str, io: &mut Io<'_>) -> Result<CommandExit> {
-    let mut problems = store.check_integrity().await?;
-    let mut after = None;
-    loop {
-        let (damaged, last) = verify_logs(store, after, PageLimit::MAX).await?;
-        problems.extend(damaged.iter().map(LogDamage::to_string));
-        if last.is_none() {
-            break;
-        }
-        after = last;
-    }
-    for problem in &problems {
-        writeln!(io.out, "{}", escape_control(problem))?;
-    }
-    if problems.is_empty() {
-        writeln!(io.out, "{name} is intact; no log was modified")?;
-        return Ok(CommandExit::Ok);
-    }
-    io.print_message(format_args!("{} problems found in {name}", problems.len()))?;
-    Ok(CommandExit::Failed)
+async fn print_anchor_head(store: &dyn Store, name: &str, io: &mut Io<'_>) -> Result<CommandExit> {
+    let newest = store.newest_anchor().await?;
+    let newest = newest.as_ref().and_then(SealedAnchor::from_row).ok_or_else(|| {
+        Error::not_found(format!("there is no anchor in {name}"))
+            .with_help("a server writes anchors every NOETL_ANCHOR_SECS seconds")
+    })?;
+    writeln!(io.out, "{}", newest.anchor.head())?;
+    io.print_note(format_args!("all logs are anchored up to {}", newest.anchor.time))?;
+    Ok(CommandExit::Ok)
 }
 
 async fn backup_database(store: &dyn Store, to: &Path, io: &mut Io<'_>) -> Result<CommandExit> {

@@ -1,0 +1,8 @@
+-- The installation's chain of anchors, which records the heads of logs.
+CREATE TABLE anchor (
+    anchor_id INTEGER NOT NULL PRIMARY KEY,
+    content TEXT NOT NULL
+) STRICT;
+
+-- Proof that a server with the installation's key wrote the token.
+ALTER TABLE api_token ADD COLUMN seal BLOB;
