@@ -6,3 +6,4 @@ mod replay;
 mod runtime;
 mod sharing;
 mod simulation;
+mod verification;

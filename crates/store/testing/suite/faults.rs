@@ -28,7 +28,14 @@ use crate::suite::stream::stream_lease_request;
 use crate::suite::wait::broadcast_signal;
 use crate::testing::{Fault, FaultyStore, StoreMethod};
 use crate::{
-    AnchorRow, AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers, ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter, LogHead, LogPageLimit, LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome, RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot, SnapshotKey, SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter, WaitSelector,
+    AnchorRow, AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter,
+    CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove,
+    EnabledPublishers, ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter,
+    LogHead, LogPageLimit, LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal,
+    NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome,
+    RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot,
+    SnapshotKey, SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter,
+    WaitSelector,
 };
 
 /// Appends an event as a driver does: after any failure, it reads the head of the log again.

@@ -1,13 +1,16 @@
 //! Invariants that must hold at the end of a simulation.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use noetl_engine::event::{Event, EventKind};
 use noetl_engine::{ExecutionState, FOLD_VERSION, decode_record};
+use noetl_server::verification::{OutsideAnchor, VerifyScope};
+use noetl_server::{ControlPlane, Settings, SystemClock};
 use noetl_store::prelude::*;
 use noetl_store::{
-    CommandFilter, Execution, LogPageLimit, SlotSelector, SlotState, SnapshotKey, WaitFilter,
-    WaitSelector,
+    CommandFilter, Execution, LogPageLimit, SlotSelector, SlotState, SnapshotKey, Store,
+    WaitFilter, WaitSelector,
 };
 use noetl_types::json::to_canonical;
 use noetl_types::limits::PageLimit;
@@ -44,7 +47,20 @@ pub(crate) async fn check_world(world: &SimWorld) -> CheckReport {
     }
     check_acknowledged(world, &executions, &closed, &mut report);
     check_nothing_left(world, &mut report).await;
+    check_verification(world, &mut report).await;
     report
+}
+
+/// Nothing that servers write is taken for tampering.
+async fn check_verification(world: &SimWorld, report: &mut CheckReport) {
+    let store: Arc<dyn Store> = world.memory.clone();
+    let reader = ControlPlane::open_read_only(store, Arc::new(SystemClock), Settings::default());
+    let mut problems = Vec::new();
+    let (scope, outside) = (VerifyScope::All, OutsideAnchor::None);
+    let verified = reader.verification.verify_store(scope, &outside, &mut problems).await;
+    let unfolded = verified.expect("a verification").counts.unfolded;
+    report.require(problems.is_empty(), || format!("taken for tampering: {problems:?}"));
+    report.require(unfolded == 0, || format!("{unfolded} executions were not folded"));
 }
 
 impl CheckReport {
