@@ -99,7 +99,7 @@ const LOG_WRITE_REASON: &str = "SELECT CASE
             CROSS JOIN unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER'])
                 AS word (privilege)
             WHERE part.relnamespace = log_schema.oid AND part.relkind IN ('r', 'p', 'v')
-                AND (starts_with(part.relname::text, 'event') OR part.relname = 'audit'
+                AND (starts_with(part.relname::text, 'event') OR part.relname IN ('audit', 'anchor')
                     OR word.privilege = 'TRIGGER')
                 AND CASE word.privilege
                     WHEN 'UPDATE' THEN has_any_column_privilege(part.oid, word.privilege)

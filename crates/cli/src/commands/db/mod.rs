@@ -42,8 +42,8 @@ Examples:
     Check(DbCheckArgs),
     /// Print the head of the chain of anchors, to be kept outside of the database
     ///
-    /// A later 'noetl db check --anchor HEAD' finds logs that were changed, cut off or removed after
-    /// they were anchored, even by someone who can change the whole database.
+    /// A later 'noetl db check --anchor HEAD' finds logs that were changed, cut off or removed
+    /// after they were anchored, even by someone who can change the whole database.
     #[command(after_long_help = "\
 Examples:
   noetl db anchor

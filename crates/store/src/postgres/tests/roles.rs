@@ -121,6 +121,8 @@ async fn server_role_can_append_but_not_change_log() {
         "UPDATE audit SET outcome = 'ok'".to_owned(),
         "DELETE FROM audit".to_owned(),
         "TRUNCATE audit".to_owned(),
+        "UPDATE anchor SET content = ''".to_owned(),
+        "DELETE FROM anchor".to_owned(),
         "INSERT INTO event_log (execution_id) VALUES (1)".to_owned(),
         "CREATE TRIGGER t BEFORE DELETE ON execution FOR EACH ROW \
          EXECUTE FUNCTION suppress_redundant_updates_trigger()"
