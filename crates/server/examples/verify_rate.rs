@@ -9,13 +9,13 @@
 )]
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use noetl_server::verification::{OutsideAnchor, VerifyScope};
 use noetl_server::{CallContext, ControlPlane, Settings, SystemClock};
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{ProjectionScope, SqliteStore, Store};
 use noetl_types::Json;
+use tokio::time::Instant;
 
 /// Events that are written at a time.
 const BATCH_EVENTS: i64 = 500;
@@ -52,7 +52,7 @@ async fn main() {
 async fn write_run(services: &ControlPlane, id: i64, events: i64) {
     let event = |number: i64| {
         let context = Json::object([
-            ("rows", Json::list((0..20).map(Json::from))),
+            ("rows", Json::list((0..20_i64).map(Json::from))),
             ("text", Json::from("a value of some length that a step produced")),
         ]);
         Json::object([

@@ -42,6 +42,13 @@ pub(crate) struct RowDifference {
 #[derive(Debug, Default)]
 pub(crate) struct Differences(pub(crate) Vec<RowDifference>);
 
+/// Formats a value for people. An optional value that is present looks like any other.
+fn format_value(value: &impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    let inner = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')'));
+    inner.map_or(text.clone(), str::to_owned)
+}
+
 impl Differences {
     pub(crate) fn compare<T: PartialEq + std::fmt::Debug>(
         &mut self,
@@ -50,7 +57,7 @@ impl Differences {
         folded: &T,
     ) {
         if stored != folded {
-            self.add(subject, format!("{stored:?}"), format!("{folded:?}"));
+            self.add(subject, format_value(stored), format_value(folded));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use noetl_server::ControlPlane;
 use noetl_server::verification::{
@@ -11,6 +11,7 @@ use noetl_server::verification::{
 };
 use noetl_store::Store;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::DbCheckArgs;
 use crate::error::{Error, Result};
