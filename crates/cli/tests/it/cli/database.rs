@@ -123,3 +123,31 @@ fn unusable_owner_role_is_reported() {
     assert_eq!(without_dsn.code, 2, "{}", without_dsn.to_snapshot());
     assert!(without_dsn.err.contains("NOETL_DSN"), "{}", without_dsn.err);
 }
+
+/// An edited event is named in the text and in the JSON document.
+#[test]
+fn check_names_edited_run_and_event() {
+    let dir = TestDir::new("db_edited");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    assert_eq!(run_isolated(&dir, &["run", "clean.yaml"]).code, 0);
+    let unanchored = run_isolated(&dir, &["db", "anchor"]);
+    assert_eq!(unanchored.code, 3, "{}", unanchored.to_snapshot());
+    for unknown in ["12", "no-such-file", "1:zz"] {
+        let refused = run_isolated(&dir, &["db", "check", "--anchor", unknown]);
+        assert_eq!(refused.code, 3, "{}", refused.to_snapshot());
+    }
+    let connection = rusqlite::Connection::open(dir.path("data/noetl.db")).unwrap();
+    connection.execute("UPDATE event SET node_name = 'x' WHERE seq = 3", []).unwrap();
+    let id: i64 =
+        connection.query_row("SELECT execution_id FROM execution", [], |row| row.get(0)).unwrap();
+    let found = run_isolated(&dir, &["db", "check"]);
+    assert_eq!(found.code, 1, "{}", found.to_snapshot());
+    assert!(found.out.contains(&format!("execution {id}: event 3 (")), "{}", found.to_snapshot());
+    let found = run_isolated(&dir, &["db", "check", "--run", &id.to_string(), "-o", "json"]);
+    assert_eq!(found.code, 1, "{}", found.to_snapshot());
+    let document: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+    assert_eq!(document["found"][0]["kind"], "modified_event", "{document}");
+    assert_eq!(document["found"][0]["seq"], 3, "{document}");
+    let missing = run_isolated(&dir, &["db", "check", "--run", "77"]);
+    assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
+}

@@ -481,6 +481,9 @@ impl LogPass {
                 ChainError::Gap { .. } => ProblemKind::MissingEvent,
             };
             self.break_at(kind, broken.first_bad_seq(), &text);
+            if let (ProblemKind::ModifiedEvent, Some(problem)) = (kind, self.problems.last_mut()) {
+                problem.event_id = Some(event.event_id);
+            }
             return;
         }
         let checksum = record.envelope_checksum;
