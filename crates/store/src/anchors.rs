@@ -40,8 +40,13 @@ pub trait AnchorStore {
         seq: Seq,
     ) -> Result<Option<ChainHash>, StoreError>;
 
-    /// Returns the newest entry of the audit log of each tenant, in the order of their names.
-    async fn list_audit_heads(&self) -> Result<Vec<AuditHead>, StoreError>;
+    /// Returns the newest entry of the audit log of each tenant after one, in the order of their
+    /// names.
+    async fn list_audit_heads(
+        &self,
+        after: Option<&TenantId>,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditHead>, StoreError>;
 
     /// Returns the link of an entry of a tenant's audit log, if it exists.
     async fn find_audit_link(
@@ -91,13 +96,14 @@ static FIND_CHAIN_LINK: Statement =
 /// Finds each tenant with one step through the index.
 static LIST_AUDIT_HEADS: Statement = Statement::new(
     "WITH RECURSIVE owner (id) AS (
-         SELECT min(tenant_id) FROM audit
+         SELECT min(tenant_id) FROM audit WHERE tenant_id > $1
          UNION ALL
          SELECT (SELECT min(tenant_id) FROM audit WHERE tenant_id > owner.id)
          FROM owner WHERE owner.id IS NOT NULL
-     )
-     SELECT tenant_id, seq, chain FROM owner JOIN audit ON tenant_id = owner.id
-         AND seq = (SELECT max(newest.seq) FROM audit AS newest WHERE newest.tenant_id = owner.id)
+     ),
+     page (id) AS (SELECT id FROM owner WHERE id IS NOT NULL LIMIT $2::bigint)
+     SELECT tenant_id, seq, chain FROM page JOIN audit ON tenant_id = page.id
+         AND seq = (SELECT max(newest.seq) FROM audit AS newest WHERE newest.tenant_id = page.id)
      ORDER BY tenant_id",
 )
 .with_auto_plan();
@@ -152,8 +158,13 @@ impl<D: Database> AnchorStore for D {
         Ok(found.map(|(link,)| link))
     }
 
-    async fn list_audit_heads(&self) -> Result<Vec<AuditHead>, StoreError> {
-        let rows = self.query(&LIST_AUDIT_HEADS, vec![]).await?;
+    async fn list_audit_heads(
+        &self,
+        after: Option<&TenantId>,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditHead>, StoreError> {
+        let after = after.map_or(Text::default(), |tenant_id| Text::from(tenant_id.as_str()));
+        let rows = self.query(&LIST_AUDIT_HEADS, cells![after, limit]).await?;
         let to_head = |(tenant_id, seq, chain)| AuditHead { tenant_id, seq, chain };
         Ok(rows.into_iter().map(to_head).collect())
     }

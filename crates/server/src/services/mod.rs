@@ -50,7 +50,7 @@ use crate::classic::{ClassicApi, ClassicClaims};
 use crate::clock::Clock;
 use crate::crypto::HmacSigner;
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError, error_chain};
 use crate::random_source::{RandomSource, SystemRandom};
 use crate::rng;
 use crate::settings::Settings;
@@ -156,20 +156,31 @@ impl ControlPlane {
     }
 
     /// Seals the tokens of an installation that has none yet, and those under an earlier key. From
-    /// then on, the chain of anchors says that tokens must have seals.
+    /// then on, the chain of anchors says that tokens must have seals. If the chain cannot be
+    /// trusted, tokens without a seal stay refused.
     async fn seal_tokens(&self) -> Result<()> {
         let Some(sealer) = &self.identities.sealer else {
             return Ok(());
         };
-        let may_seal_all = !self.anchors.requires_seals().await?;
+        let requires_seals = match self.anchors.requires_seals().await {
+            Ok(requires_seals) => Some(requires_seals),
+            Err(error @ RuntimeError::Store(_)) => return Err(error),
+            Err(error) => {
+                tracing::error!(error = %error_chain(&error), "API tokens without a seal are not sealed");
+                None
+            }
+        };
+        let may_seal_all = requires_seals == Some(false);
         let sealed = sealer.update_seals(self.infra.store(), may_seal_all).await?;
         if sealed > 0 {
             tracing::info!(sealed, "API tokens were sealed with the encryption key");
         }
-        if may_seal_all || sealed > 0 {
-            self.anchors.write_anchors().await?;
+        match requires_seals {
+            Some(requires_seals) if !requires_seals || sealed > 0 => {
+                self.anchors.record_seals().await
+            }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Opens a store for reading and drives nothing: no lease expires, no timer fires, no id is

@@ -86,7 +86,7 @@ mod tests {
     use noetl_api::tokens::CreateTokenRequest;
     use noetl_store::postgres::PostgresOptions;
     use noetl_store::sqlite::SqliteOptions;
-    use noetl_store::{PostgresStore, SqliteStore};
+    use noetl_store::{AnchorRow, DropJournal as _, DroppedRange, PostgresStore, SqliteStore};
     use noetl_testkit::postgres::TestDatabase;
     use noetl_types::Scope;
 
@@ -95,6 +95,7 @@ mod tests {
     use crate::clock::{Clock as _, SystemClock};
     use crate::crypto::EncryptionKey;
     use crate::services::ControlPlane;
+    use crate::services::anchors::SealedAnchor;
     use crate::services::verification::{OutsideAnchor, Problem, ProblemKind, VerifyScope};
     use crate::settings::Settings;
 
@@ -173,6 +174,47 @@ mod tests {
         attack("UPDATE api_token SET seal = NULL");
         let (problems, accepted) = inspect(&store, &[OTHER_KEY], &tokens).await;
         assert_eq!((problems.len(), accepted), (3, vec![false; 3]));
+    }
+
+    /// An installation gets its first key after its servers anchored logs without seals.
+    #[tokio::test]
+    async fn first_key_continues_chain_without_seals() {
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+        let services = open_server(&store, &[]).await;
+        let (_, token) = create_token(&services, "old").await;
+        let range = DroppedRange { first_id: 1, end_id: 2 };
+        services.anchors.record_drop(range).await.unwrap();
+        services.close(Duration::from_secs(60)).await;
+        let (problems, accepted) = inspect(&store, &[ONE_KEY], &[&token]).await;
+        assert_eq!((problems, accepted), (vec![], vec![true]));
+        let newest = store.newest_anchor().await.unwrap().unwrap();
+        assert_eq!(newest.anchor_id, 2);
+        // An anchor without a seal does not undo that tokens must have seals.
+        let mut forged = SealedAnchor::from_row(&newest).unwrap();
+        forged.anchor.previous = forged.anchor.head().digest;
+        forged.anchor.anchor_id = 3;
+        forged.anchor.sealed = false;
+        forged.seal = None;
+        let content = Text::from(serde_json::to_string(&forged).unwrap());
+        let row = AnchorRow { anchor_id: 3, content };
+        assert!(store.append_anchor(row).await.unwrap());
+        let (problems, _) = inspect(&store, &[ONE_KEY], &[&token]).await;
+        let kinds: Vec<_> = problems.iter().map(|problem| problem.kind).collect();
+        assert!(kinds.contains(&ProblemKind::ModifiedAnchor), "{problems:#?}");
+    }
+
+    /// If the newest anchor cannot be read, tokens without a seal are not sealed.
+    #[tokio::test]
+    async fn tokens_are_not_sealed_if_chain_is_damaged() {
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+        let services = open_server(&store, &[]).await;
+        let (_, token) = create_token(&services, "inserted").await;
+        services.close(Duration::from_secs(60)).await;
+        let row = AnchorRow { anchor_id: 1, content: "{}".into() };
+        assert!(store.append_anchor(row).await.unwrap());
+        let services = open_server(&store, &[ONE_KEY]).await;
+        assert!(services.identities.authenticate_token(&token).await.is_err());
+        services.close(Duration::from_secs(60)).await;
     }
 
     fn attack_file(file: &Path, sql: &str) {

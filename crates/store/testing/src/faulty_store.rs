@@ -479,7 +479,8 @@ faulty_store! {
             -> Result<ChangedExecutions, StoreError>;
         FindChainLink: find_chain_link(execution_id: ExecutionId, seq: Seq)
             -> Result<Option<ChainHash>, StoreError>;
-        ListAuditHeads: list_audit_heads() -> Result<Vec<AuditHead>, StoreError>;
+        ListAuditHeads: list_audit_heads(after: Option<&TenantId>, limit: PageLimit)
+            -> Result<Vec<AuditHead>, StoreError>;
         FindAuditLink: find_audit_link(tenant_id: &TenantId, seq: i64)
             -> Result<Option<Digest>, StoreError>;
         ListDroppedRanges: list_dropped_ranges() -> Result<Vec<DroppedRange>, StoreError>;

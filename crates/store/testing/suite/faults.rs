@@ -282,7 +282,7 @@ async fn call_verification_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         store.list_anchors(0, limit).await.map(drop),
         store.list_changed_executions(FeedPosition::default(), limit).await.map(drop),
         store.find_chain_link(id, Seq::FIRST).await.map(drop),
-        store.list_audit_heads().await.map(drop),
+        store.list_audit_heads(None, limit).await.map(drop),
         store.find_audit_link(&tenant, 1).await.map(drop),
         store.list_dropped_ranges().await.map(drop),
     ]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use noetl_store::{DropJournal, DroppedRange, StoreError};
+use noetl_store::{AuditHead, DropJournal, DroppedRange, StoreError};
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Seq, TenantId, Text};
 
@@ -29,6 +29,8 @@ use crate::services::Infrastructure;
 
 /// Executions after which an anchor is complete. The last page may exceed it.
 const MAX_ANCHORED_RUNS: usize = 1_000;
+/// Audit logs after which an anchor is complete. The last page may exceed it.
+const MAX_ANCHORED_AUDIT_LOGS: usize = 1_000;
 /// Anchors that are copied to the file at a time.
 const COPY_ANCHORS: i64 = 50;
 /// Attempts to append an anchor while other servers append theirs.
@@ -49,15 +51,19 @@ struct AnchorState {
     newest: Option<AnchorHead>,
     /// Last anchor in the file.
     in_file: Option<AnchorHead>,
+    /// True if an anchor that was seen says that anchors and API tokens must have seals.
+    requires_seals: bool,
     /// Anchored entries of audit logs.
     audit: BTreeMap<TenantId, i64>,
 }
 
 /// What an anchor records besides changed logs.
 #[derive(Debug, Default)]
-struct RangeChange {
+struct Additions {
     dropped: Option<DroppedRange>,
     kept: Option<DroppedRange>,
+    /// From this anchor on, tokens and anchors must have seals.
+    requires_seals: bool,
 }
 
 impl Anchors {
@@ -96,15 +102,21 @@ impl Anchors {
         }
     }
 
-    /// True if an anchor, in the database or outside of it, says that tokens must have seals.
+    /// True if an anchor, in the database or outside of it, says that tokens must have seals. The
+    /// error is the reason why the chain cannot be trusted.
     pub(crate) async fn requires_seals(&self) -> Result<bool> {
-        let newest = self.infra.store.newest_anchor().await?;
-        let newest = newest.as_ref().and_then(SealedAnchor::from_row);
-        let in_file = match &self.infra.settings.anchor_file {
-            Some(path) => run_blocking(path, |path| file::last_anchor(&path)).await?,
-            None => None,
-        };
-        Ok(newest.into_iter().chain(in_file).any(|sealed| sealed.anchor.sealed))
+        let mut state = self.state.lock().await;
+        self.check_chain(&mut state).await?;
+        self.check_file(&mut state).await?;
+        Ok(state.requires_seals)
+    }
+
+    /// Records in the chain that tokens must have seals, and replaces the seal of an earlier key.
+    /// The other logs are anchored later, so that the start of a server does not wait for that.
+    pub(crate) async fn record_seals(&self) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let additions = Additions { requires_seals: true, ..Additions::default() };
+        self.append_anchor(&mut state, additions).await.map(drop)
     }
 
     /// Anchors all logs that changed since the last anchor, and completes the file.
@@ -112,7 +124,7 @@ impl Anchors {
         let mut state = self.state.lock().await;
         self.check_chain(&mut state).await?;
         self.check_file(&mut state).await?;
-        while self.append_anchor(&mut state, RangeChange::default()).await? {}
+        while self.append_anchor(&mut state, Additions::default()).await? {}
         self.copy_to_file(&mut state).await
     }
 
@@ -130,8 +142,9 @@ impl Anchors {
         if head != seen {
             self.check_follows(seen, head).await?;
         }
+        state.requires_seals |= newest.as_ref().is_some_and(|newest| newest.anchor.sealed);
         if let (Some(sealer), Some(newest)) = (&self.sealer, &newest)
-            && state.newest != Some(head)
+            && state.requires_seals
             && !sealer.is_valid(newest)
         {
             let text = format!(
@@ -160,12 +173,13 @@ impl Anchors {
     }
 
     /// Appends one anchor, unless nothing changed. Returns true if more may follow.
-    async fn append_anchor(&self, state: &mut AnchorState, change: RangeChange) -> Result<bool> {
+    async fn append_anchor(&self, state: &mut AnchorState, additions: Additions) -> Result<bool> {
         for _ in 0..MAX_APPEND_ATTEMPTS {
             let previous = self.check_chain(state).await?;
             let (mut anchor, is_full) = self.next_anchor(previous.as_ref(), state).await?;
-            anchor.dropped.extend(change.dropped);
-            anchor.kept.extend(change.kept);
+            anchor.dropped.extend(additions.dropped);
+            anchor.kept.extend(additions.kept);
+            anchor.sealed |= additions.requires_seals;
             if previous.is_none() {
                 // What was dropped before the first anchor.
                 anchor.dropped.extend(self.infra.store.list_dropped_ranges().await?);
@@ -173,13 +187,14 @@ impl Anchors {
             // The newest anchor has a seal of the current key, which covers all before it.
             let is_current = previous.as_ref().is_none_or(|previous| self.is_current(previous));
             let was_sealed = previous.is_some_and(|previous| previous.anchor.sealed);
-            if anchor.is_empty() && anchor.sealed == was_sealed && is_current {
+            if anchor.is_empty() && !is_full && anchor.sealed == was_sealed && is_current {
                 return Ok(false);
             }
             let seal = self.sealer.as_ref().map(|sealer| sealer.seal(&anchor));
             let sealed = SealedAnchor { anchor, seal };
             if self.infra.store.append_anchor(sealed.to_row()).await? {
                 state.newest = Some(sealed.anchor.head());
+                state.requires_seals |= sealed.anchor.sealed;
                 let heads = sealed.anchor.audit.into_iter();
                 state.audit.extend(heads.map(|head| (head.tenant_id, head.seq)));
                 return Ok(is_full);
@@ -219,15 +234,22 @@ impl Anchors {
             let facts = facts_digest(&row.facts);
             runs.push(AnchoredRun { id, seq, link: row.head.chain, facts });
         }
-        let mut audit = store.list_audit_heads().await?;
-        audit.retain(|head| state.audit.get(&head.tenant_id) != Some(&head.seq));
+        let (mut audit, mut tenant_id) = (Vec::new(), None);
+        while audit.len() < MAX_ANCHORED_AUDIT_LOGS {
+            let page = store.list_audit_heads(tenant_id.as_ref(), PageLimit::MAX).await?;
+            let Some(last) = page.last() else { break };
+            tenant_id = Some(last.tenant_id.clone());
+            let is_new = |head: &AuditHead| state.audit.get(&head.tenant_id) != Some(&head.seq);
+            audit.extend(page.into_iter().filter(is_new));
+        }
+        is_full |= audit.len() >= MAX_ANCHORED_AUDIT_LOGS;
         let anchor = Anchor {
             anchor_id: previous.map_or(1, |previous| previous.anchor_id + 1),
             time: self.infra.now(),
             previous: previous.map_or(AnchorHead::START, Anchor::head).digest,
             epoch,
             feed,
-            sealed: self.sealer.is_some() || previous.is_some_and(|it| it.sealed),
+            sealed: state.requires_seals,
             runs,
             audit,
             dropped: Vec::new(),
@@ -242,6 +264,7 @@ impl Anchors {
             return Ok(());
         };
         let last = run_blocking(path, |path| file::last_anchor(&path)).await?;
+        state.requires_seals |= last.as_ref().is_some_and(|last| last.anchor.sealed);
         let last = last.map_or(AnchorHead::START, |last| last.anchor.head());
         let newest = state.newest.unwrap_or(AnchorHead::START);
         self.check_follows(last, newest).await.map_err(|error| match error {
@@ -284,9 +307,9 @@ impl Anchors {
         Ok(())
     }
 
-    async fn record_range(&self, change: RangeChange) -> Result<(), StoreError> {
+    async fn record_range(&self, additions: Additions) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        let appended = self.append_anchor(&mut state, change).await;
+        let appended = self.append_anchor(&mut state, additions).await;
         appended.map(drop).map_err(|error| match error {
             RuntimeError::Store(error) => error,
             other => StoreError::fatal(other.to_string()),
@@ -298,11 +321,11 @@ impl Anchors {
 #[async_trait]
 impl DropJournal for Anchors {
     async fn record_drop(&self, range: DroppedRange) -> Result<(), StoreError> {
-        self.record_range(RangeChange { dropped: Some(range), kept: None }).await
+        self.record_range(Additions { dropped: Some(range), ..Additions::default() }).await
     }
 
     async fn record_kept(&self, range: DroppedRange) -> Result<(), StoreError> {
-        self.record_range(RangeChange { dropped: None, kept: Some(range) }).await
+        self.record_range(Additions { kept: Some(range), ..Additions::default() }).await
     }
 }
 

@@ -16,13 +16,7 @@ const KNOWN_VALUE: &[u8] = b"noetl key check";
 /// The first process that has a key writes the key check.
 pub(crate) async fn verify_encryption_key(store: &dyn Store, keys: Option<&KeyRing>) -> Result<()> {
     let tenant_id = TenantId::default();
-    let binding = RecordBinding {
-        tenant_id: &tenant_id,
-        table: "meta",
-        record: 0,
-        key: Some("key_check"),
-        version: 0,
-    };
+    let binding = key_check_binding(&tenant_id);
     let failure = |error: CryptoError| crypto_failure(&error);
     let fresh = match keys {
         Some(keys) => {
@@ -34,8 +28,7 @@ pub(crate) async fn verify_encryption_key(store: &dyn Store, keys: Option<&KeyRi
     let Some(stored) = store.get_or_init_key_check(fresh).await? else {
         return Ok(());
     };
-    let sealed: WrappedSecret =
-        serde_json::from_str(&stored).map_err(|_| failure(CryptoError::UnknownFormat))?;
+    let sealed = parse_key_check(&stored)?;
     let Some(keys) = keys else {
         let text = format!(
             "the secrets of this database are encrypted with the key {}, and this process has no \
@@ -50,6 +43,24 @@ pub(crate) async fn verify_encryption_key(store: &dyn Store, keys: Option<&KeyRi
         store.replace_key_check(stored, to_text(&resealed)?).await?;
     }
     Ok(())
+}
+
+/// Verifies without a write that the keys open the key check of the database, if there is one.
+pub(crate) async fn check_encryption_key(store: &dyn Store, keys: &KeyRing) -> Result<()> {
+    let Some(stored) = store.get_or_init_key_check(None).await? else {
+        return Ok(());
+    };
+    let tenant_id = TenantId::default();
+    let opened = keys.unwrap_secret(&key_check_binding(&tenant_id), &parse_key_check(&stored)?);
+    opened.map(drop).map_err(|error| wrong_key(keys, &error))
+}
+
+fn key_check_binding(tenant_id: &TenantId) -> RecordBinding<'_> {
+    RecordBinding { tenant_id, table: "meta", record: 0, key: Some("key_check"), version: 0 }
+}
+
+fn parse_key_check(stored: &Text) -> Result<WrappedSecret> {
+    serde_json::from_str(stored).map_err(|_| crypto_failure(&CryptoError::UnknownFormat))
 }
 
 fn to_text(sealed: &WrappedSecret) -> Result<Text> {
@@ -95,6 +106,8 @@ mod tests {
         verify_encryption_key(&store, Some(&ring(&key, &[]))).await.unwrap();
         let refused = verify_encryption_key(&store, Some(&ring(&other, &[]))).await.unwrap_err();
         assert!(refused.to_string().contains("NOETL_ENCRYPTION_KEYS_OLD"), "{refused}");
+        check_encryption_key(&store, &ring(&key, &[])).await.unwrap();
+        check_encryption_key(&store, &ring(&other, &[])).await.unwrap_err();
         let refused = verify_encryption_key(&store, None).await.unwrap_err();
         assert!(refused.to_string().contains("set NOETL_ENCRYPTION_KEY"), "{refused}");
     }

@@ -209,7 +209,7 @@ impl Verification {
         pass: &mut Pass<'_, impl VerifyObserver>,
     ) -> Result<(AnchorCounts, RecordedDrops)> {
         let (mut counts, mut drops) = (AnchorCounts::default(), RecordedDrops::default());
-        let (mut head, mut newest) = (AnchorHead::START, None);
+        let (mut head, mut newest, mut requires_seals) = (AnchorHead::START, None, false);
         let mut chain = self.read_chain(outside)?;
         while let Some(read) = chain.next().await? {
             let anchor = &read.sealed.anchor;
@@ -219,6 +219,12 @@ impl Verification {
             } else if !anchor.follows(head) {
                 pass.report_anchor(format!("anchor {id} does not follow the one before it"));
             }
+            if requires_seals && !anchor.sealed {
+                pass.report_anchor(format!(
+                    "anchor {id} does not require seals, but an earlier one does"
+                ));
+            }
+            requires_seals |= anchor.sealed;
             head = anchor.head();
             if let OutsideAnchor::Head(kept) = outside
                 && kept.anchor_id == id
@@ -249,6 +255,7 @@ impl Verification {
         }
         counts.unsealed = self.sealer.is_none();
         if let (Some(newest), Some(sealer)) = (&newest, &self.sealer)
+            && requires_seals
             && !sealer.is_valid(newest)
         {
             let id = newest.anchor.anchor_id;

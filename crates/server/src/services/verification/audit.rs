@@ -13,10 +13,18 @@ impl Verification {
         &self,
         pass: &mut Pass<'_, impl VerifyObserver>,
     ) -> Result<()> {
-        for head in self.infra.store.list_audit_heads().await? {
-            self.verify_audit_chain(&head.tenant_id, head.seq, pass).await?;
+        let mut after = None;
+        loop {
+            let store = &self.infra.store;
+            let page = store.list_audit_heads(after.as_ref(), PageLimit::MAX).await?;
+            for head in &page {
+                self.verify_audit_chain(&head.tenant_id, head.seq, pass).await?;
+            }
+            match page.into_iter().next_back() {
+                Some(last) => after = Some(last.tenant_id),
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Verifies the entries of a tenant, newest first, as they are listed.

@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::services::Infrastructure;
 pub use crate::services::anchors::AnchorHead;
 use crate::services::anchors::AnchorSealer;
+use crate::services::credentials::key_check::check_encryption_key;
 use crate::services::token_seals::TokenSealer;
 pub use anchors::{AnchorCounts, OutsideAnchor};
 pub(crate) use schedule::VerifyStatus;
@@ -209,6 +210,10 @@ impl Verification {
         outside: &OutsideAnchor,
         observer: &mut impl VerifyObserver,
     ) -> Result<VerifyReport> {
+        // With another key, all seals would look forged.
+        if let Some(keys) = self.infra.settings.keys.as_deref() {
+            check_encryption_key(self.infra.store(), keys).await?;
+        }
         let mut pass = Pass { observer, counts: VerifyCounts::default() };
         let definitions = Arc::new(self.verify_definitions(scope, &mut pass).await?);
         self.verify_executions(scope, &definitions, &mut pass).await?;
