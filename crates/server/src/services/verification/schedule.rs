@@ -33,13 +33,26 @@ struct ProblemLog {
     first: Option<Text>,
 }
 
+/// Describes a problem for the log. The message of a problem of an execution can contain values of
+/// its rows, which are not logged.
+fn describe_without_values(problem: Problem) -> Text {
+    match problem.execution_id {
+        Some(id) => {
+            let kind = problem.kind;
+            format!("{kind:?} in execution {id}; see noetl db check --run {id}").into()
+        }
+        None => problem.message,
+    }
+}
+
 impl VerifyObserver for ProblemLog {
     fn on_problem(&mut self, problem: Problem) {
+        let text = describe_without_values(problem);
         if self.problems < MAX_LOGGED_PROBLEMS {
-            tracing::error!(kind = ?problem.kind, problem = %problem.message, "the store was tampered with or damaged");
+            tracing::error!(problem = %text, "the store was tampered with or damaged");
         }
         self.problems += 1;
-        self.first.get_or_insert(problem.message);
+        self.first.get_or_insert(text);
     }
 }
 
