@@ -10,6 +10,10 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::sandbox::{SandboxMode, host_sockets};
 use crate::settings::Settings;
+use crate::tool::run_blocking;
+
+/// Directories of the system that sandboxed tasks can read, for example certificates.
+const SYSTEM_FOLDERS: [&str; 3] = ["/usr", "/etc/ssl/certs", "/etc/pki"];
 
 /// Directory in which the kernel exposes the worker's environment, memory and open files.
 const PROC_DIR: &str = "/proc";
@@ -33,6 +37,51 @@ pub(crate) fn resolve_allowed_path(
     Ok(real)
 }
 
+/// Resolves the path of a database, which is opened by its name several times, such as for its
+/// journal. A task must not be able to replace a folder on the way.
+pub(crate) fn resolve_database_path(
+    path: &Path,
+    settings: &Settings,
+) -> Result<PathBuf, TaskError> {
+    let real = resolve_allowed_path("database", path, settings)?;
+    let sandbox = &settings.sandbox;
+    let writable = sandbox.writable.iter().filter_map(|folder| folder.canonicalize().ok());
+    let mut writable = writable.filter(|folder| real.starts_with(folder)).peekable();
+    let is_replaceable =
+        writable.peek().is_some() && writable.all(|folder| real.parent() != Some(folder.as_path()));
+    if sandbox.mode != SandboxMode::Off && is_replaceable {
+        let reason = "is in a folder that a task could replace; name the folder itself in \
+                      NOETL_SANDBOX_WRITABLE";
+        return Err(access_denied(&format!("the database '{}'", path.display()), reason));
+    }
+    Ok(real)
+}
+
+/// True if tasks may write to a file, with its links resolved.
+pub(crate) fn is_writable_by_tasks(real: &Path, settings: &Settings) -> bool {
+    let sandbox = &settings.sandbox;
+    sandbox.mode == SandboxMode::Off
+        || is_below_any(real, &sandbox.writable)
+        || settings.file_roots.as_ref().is_some_and(|roots| is_below_any(real, roots))
+}
+
+/// Opens a file by its path with links resolved. Fails if a link has been put on the path since.
+fn open_resolved(real: &Path) -> io::Result<std::fs::File> {
+    // A pipe that replaced the file must not block the open until it has a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::empty();
+    #[cfg(target_os = "linux")]
+    let file = {
+        use rustix::fs::{CWD, ResolveFlags, openat, openat2};
+        let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, mode)?;
+        let path = real.strip_prefix("/").unwrap_or(real);
+        openat2(root, path, flags, mode, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)?
+    };
+    #[cfg(not(target_os = "linux"))]
+    let file = rustix::fs::open(real, flags, mode)?;
+    Ok(file.into())
+}
+
 /// Reads a file that the operator allows access to and that is no larger than `max_size`.
 pub(crate) async fn read_allowed_file(
     description: &str,
@@ -43,11 +92,8 @@ pub(crate) async fn read_allowed_file(
     let real = resolve_allowed_path(description, path, settings)?;
     let description = format!("the {description} '{}'", path.display());
     let failed = |error: io::Error| file_error(&description, &error);
-    // A pipe that replaced the file must not block the open until it has a writer.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = tokio::fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(flags).open(&real).await;
-    let file = file.map_err(failed)?;
+    let file = run_blocking("file", move || open_resolved(&real)).await?.map_err(failed)?;
+    let file = tokio::fs::File::from_std(file);
     if !file.metadata().await.map_err(failed)?.is_file() {
         return Err(not_regular_file(&description));
     }
@@ -63,8 +109,8 @@ pub(crate) async fn read_allowed_file(
     Err(TaskError::new(TaskErrorKind::Limit, message))
 }
 
-/// Rejects a path, with its links resolved, that belongs to the platform or is outside the
-/// operator's directories, if any are set.
+/// Rejects a path, with its links resolved, that belongs to the platform, is outside the operator's
+/// directories, if any are set, or that tasks in a sandbox cannot see.
 pub(crate) fn check_file_roots(
     real: &Path,
     description: &str,
@@ -75,8 +121,21 @@ pub(crate) fn check_file_roots(
         Some(roots) if !is_below_any(real, roots) => {
             Err(access_denied(description, "is outside the allowed folders (NOETL_FILE_ROOTS)"))
         }
+        None if !is_visible_to_tasks(real, settings) => {
+            let reason = "is outside the folders that sandboxed tasks can access \
+                          (NOETL_SANDBOX_READABLE, NOETL_SANDBOX_WRITABLE, NOETL_FILE_ROOTS)";
+            Err(access_denied(description, reason))
+        }
         Some(_) | None => Ok(()),
     }
+}
+
+fn is_visible_to_tasks(real: &Path, settings: &Settings) -> bool {
+    let sandbox = &settings.sandbox;
+    sandbox.mode == SandboxMode::Off
+        || is_below_any(real, &sandbox.writable)
+        || is_below_any(real, &sandbox.readable)
+        || is_below_any(real, &SYSTEM_FOLDERS.map(PathBuf::from))
 }
 
 /// Rejects a path, with its links resolved, that no container may mount: one that
@@ -99,11 +158,15 @@ pub(crate) fn check_mount_source(
             return Ok(());
         }
     }
-    check_file_roots(real, description, settings)?;
-    if sandbox.mode == SandboxMode::Strict && settings.file_roots.is_none() {
-        let reason = "cannot be mounted with NOETL_SANDBOX=strict; add its folder to \
-                      NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS";
-        return Err(access_denied(description, reason));
+    check_platform_paths(real, description, settings)?;
+    match &settings.file_roots {
+        Some(_) => check_file_roots(real, description, settings)?,
+        None if sandbox.mode == SandboxMode::Strict => {
+            let reason = "cannot be mounted with NOETL_SANDBOX=strict; add its folder to \
+                          NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS";
+            return Err(access_denied(description, reason));
+        }
+        None => {}
     }
     Ok(())
 }
@@ -226,6 +289,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.sandbox.mode = mode;
         settings.sandbox.hidden = vec![hidden.to_owned()];
+        settings.sandbox.readable = vec![std::env::temp_dir()];
         settings
     }
 
@@ -285,6 +349,53 @@ mod tests {
             resolve_allowed_path("database", &folder.path().join("mine.db"), &settings).is_ok()
         );
         assert!(resolve_allowed_path("database", &hidden, &settings).is_err());
+    }
+
+    /// Without the check of the opened path, a link that is put in place of a folder after the path
+    /// was checked would lead to another file.
+    #[test]
+    fn replaced_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let (checked, other) = (real.join("mine"), real.join("other"));
+        for (folder, text) in [(&checked, "mine"), (&other, "the platform's")] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("file"), text).unwrap();
+        }
+        let file = checked.join("file");
+        assert!(open_resolved(&file).is_ok());
+        std::fs::rename(&checked, real.join("old")).unwrap();
+        std::os::unix::fs::symlink(&other, &checked).unwrap();
+        assert!(open_resolved(&file).is_err());
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            "the platform's",
+            "a plain open follows"
+        );
+    }
+
+    #[test]
+    fn databases_are_where_tasks_cannot_replace_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(real.join("shared/inner")).unwrap();
+        let mut settings = Settings::default();
+        let kind = |settings: &Settings, name: &str| {
+            resolve_database_path(&real.join(name), settings).map_err(|error| error.kind)
+        };
+        assert!(kind(&settings, "shared/inner/x.db").is_ok());
+        settings.sandbox.mode = SandboxMode::BestEffort;
+        assert_eq!(kind(&settings, "x.db"), Err(TaskErrorKind::Auth));
+        settings.sandbox.writable = vec![real.join("shared")];
+        assert!(kind(&settings, "shared/x.db").is_ok());
+        assert_eq!(kind(&settings, "shared/inner/x.db"), Err(TaskErrorKind::Auth));
+        settings.sandbox.writable.push(real.join("shared/inner"));
+        assert!(kind(&settings, "shared/inner/x.db").is_ok());
+        assert_eq!(kind(&settings, "x.db"), Err(TaskErrorKind::Auth));
+        settings.sandbox.readable = vec![real.clone()];
+        assert!(kind(&settings, "x.db").is_ok());
+        assert!(is_writable_by_tasks(&real.join("shared/x.db"), &settings));
+        assert!(!is_writable_by_tasks(&real.join("x.db"), &settings));
     }
 
     #[tokio::test]

@@ -52,7 +52,7 @@ impl DatabaseLocation {
             MEMORY_DATABASE_NAME | "" => None,
             path => {
                 let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
-                Some(file_access::resolve_allowed_path("database", path, settings)?)
+                Some(file_access::resolve_database_path(path, settings)?)
             }
         };
         if let Some(file) = &file
@@ -62,6 +62,17 @@ impl DatabaseLocation {
             let message = format!("the database '{name}' does not exist");
             return Err(TaskError::new(TaskErrorKind::NotFound, message));
         }
+        // The worker could write to files that the task itself could not.
+        let is_writable =
+            file.as_ref().is_none_or(|file| file_access::is_writable_by_tasks(file, settings));
+        if !is_writable && file.as_ref().is_some_and(|file| !file.exists()) {
+            let message = format!(
+                "the database '{name}' does not exist, and tasks cannot create it; add its folder to \
+                 NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS"
+            );
+            return Err(TaskError::new(TaskErrorKind::Auth, message));
+        }
+        let readonly = readonly || !is_writable;
         let busy_timeout = config.duration("busy_timeout")?.unwrap_or(DEFAULT_BUSY_TIMEOUT);
         Ok(Self { file, readonly, busy_timeout: busy_timeout.min(MAX_BUSY_TIMEOUT) })
     }
@@ -74,7 +85,11 @@ impl DatabaseLocation {
         } else {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
         };
-        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if settings.sandbox.mode != SandboxMode::Off {
+            // The name has no links, unless a task has put one on the path since it was checked.
+            flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        }
         let mut connection = match &self.file {
             Some(file) => Connection::open_with_flags(file, flags)?,
             None => Connection::open_in_memory()?,
@@ -155,7 +170,13 @@ fn can_attach(name: &str, settings: &Settings) -> bool {
     let is_plain = !prefix.eq_ignore_ascii_case("file:");
     is_plain
         && (name.is_empty()
-            || file_access::resolve_allowed_path("database", Path::new(name), settings).is_ok())
+            || file_access::resolve_database_path(Path::new(name), settings).is_ok_and(|real| {
+                let is_sandboxed = settings.sandbox.mode != SandboxMode::Off;
+                // The database opens the name itself, so it must not lead through replaceable links.
+                !is_sandboxed
+                    || (real == Path::new(name)
+                        && file_access::is_writable_by_tasks(&real, settings))
+            }))
 }
 
 /// Connection that one thread at a time uses.

@@ -300,6 +300,7 @@ async fn tasks_cannot_open_platform_database() {
         let mut settings = test_settings();
         settings.sandbox.mode = mode;
         settings.sandbox.hidden = vec![folder.path().join("data")];
+        settings.sandbox.writable = vec![folder.path().to_owned()];
         let toolbox = Toolbox::new(settings);
         let task_file = path("mine.db");
         run_data(
@@ -338,6 +339,58 @@ async fn tasks_cannot_open_platform_database() {
     let script = tool_call(ToolKind::Script, &parse_json(&script));
     let (kind, message) = run_failing(&Toolbox::new(settings), script).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
+}
+
+/// A task replaces its database by a link to another one again and again, so that the link may appear
+/// after the worker has checked the path.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn link_that_is_swapped_in_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).display().to_string();
+    for (dir, file) in [("data", "data/noetl.db"), ("shared", "shared/mine.db")] {
+        std::fs::create_dir(path(dir)).unwrap();
+        let create = query_config(&format!("CREATE TABLE t AS SELECT '{dir}' AS a"));
+        run_data(&test_toolbox(), sqlite_call(&text(file), &create)).await;
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let swap = || {
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            std::os::unix::fs::symlink(path("data/noetl.db"), path("shared/next")).unwrap();
+            std::fs::rename(path("shared/next"), path("shared/x.db")).unwrap();
+            std::fs::copy(path("shared/mine.db"), path("shared/next")).unwrap();
+            std::fs::rename(path("shared/next"), path("shared/x.db")).unwrap();
+        }
+    };
+    let mut settings = test_settings();
+    settings.sandbox.mode = SandboxMode::BestEffort;
+    settings.sandbox.hidden = vec![path("data")];
+    settings.sandbox.writable = vec![path("shared")];
+    let (sandboxed, unprotected) = (Toolbox::new(settings), test_toolbox());
+    let query = |file: &str| sqlite_call(&text(file), &query_config("SELECT a FROM t"));
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::scope(|scope| {
+        scope.spawn(swap);
+        let results = tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                let mut results = Vec::new();
+                for _ in 0..300 {
+                    results.push(run_call(&sandboxed, query("shared/x.db")).await.data.to_string());
+                }
+                // Without the protection, the link leads to the other database.
+                while !run_call(&unprotected, query("shared/x.db"))
+                    .await
+                    .data
+                    .to_string()
+                    .contains(r#""a":"data""#)
+                {}
+                results
+            })
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(results.iter().any(|result| result.contains(r#""a":"shared""#)), "{results:?}");
+        assert!(!results.iter().any(|result| result.contains(r#""a":"data""#)), "{results:?}");
+    });
 }
 
 #[tokio::test]
