@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// Idle resources, each with a key that determines the calls that can use it.
@@ -37,6 +37,19 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
         Arc::new(Self { max_idle, state: Mutex::new(state) })
     }
 
+    /// Returns the resource of a key, which others may share. Creates it if there is none.
+    pub(crate) fn get_or_insert_with(self: &Arc<Self>, key: &K, create: impl FnOnce() -> T) -> T
+    where
+        K: Clone,
+        T: Clone,
+    {
+        let mut state = self.state.lock();
+        let index = state.entries.iter().rposition(|entry| entry.key == *key);
+        let item = index.map_or_else(create, |index| state.entries.remove(index).item);
+        self.push(state, key.clone(), item.clone());
+        item
+    }
+
     /// Takes the most recently used resource with a key. Also returns how long it was idle.
     pub(crate) fn take(&self, key: &K) -> Option<(T, Duration)> {
         let mut state = self.state.lock();
@@ -47,7 +60,10 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
 
     /// Keeps a resource for a later call, unless the pool is closed.
     pub(crate) fn put(self: &Arc<Self>, key: K, item: T) {
-        let mut state = self.state.lock();
+        self.push(self.state.lock(), key, item);
+    }
+
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, IdleState<K, T>>, key: K, item: T) {
         if state.closed {
             return;
         }
@@ -55,6 +71,11 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdlePool<K, T> {
         if !std::mem::replace(&mut state.has_reaper, true) {
             tokio::spawn(reap_idle(Arc::downgrade(self)));
         }
+    }
+
+    /// Drops the resources for which a condition is true.
+    pub(crate) fn remove(&self, condition: impl Fn(&T) -> bool) {
+        self.state.lock().entries.retain(|entry| !condition(&entry.item));
     }
 
     /// Drops the least recently used resources until at most `max_items` are left.

@@ -27,6 +27,7 @@ mod python;
 #[cfg(feature = "rhai")]
 mod rhai;
 pub mod sandbox;
+mod scratch;
 mod script;
 mod script_source;
 mod settings;

@@ -27,6 +27,8 @@ const PROCESS_ERROR_PATTERNS: [&str; 4] = [
 ];
 /// Messages of programs whose file may not grow.
 const FILE_SIZE_ERROR_PATTERNS: [&str; 2] = ["file too large", "file size limit exceeded"];
+/// Messages of programs that cannot write to a folder of a sandbox.
+const READ_ONLY_ERROR_PATTERNS: [&str; 2] = ["read-only file system", "readonly database"];
 /// Exit code that shells report for a process that SIGXFSZ ended because its file grew too large.
 const SIGXFSZ_EXIT_CODE: i64 = 128 + 25;
 
@@ -55,6 +57,13 @@ impl Settings {
         if is_file_size_signal || contains_any(&FILE_SIZE_ERROR_PATTERNS) {
             let size = self.process_limits.file_size?;
             return Some(format!("a file of a task may be up to {size} (NOETL_TASK_FILE_SIZE)"));
+        }
+        if self.sandbox.mode != SandboxMode::Off && contains_any(&READ_ONLY_ERROR_PATTERNS) {
+            return Some(
+                "tasks can write to their own folder, /tmp, and the folders in \
+                 NOETL_SANDBOX_WRITABLE"
+                    .to_owned(),
+            );
         }
         if contains_any(&PROCESS_ERROR_PATTERNS) {
             let limit = self.process_limits.processes?;
@@ -111,6 +120,10 @@ mod tests {
             assert!(hinted.starts_with(message) && hinted.contains(limit), "{hinted}");
         }
         assert_eq!(hint("exit code 3: no such file", 3), "exit code 3: no such file");
+        let read_only = "touch: cannot touch '/srv/x': Read-only file system";
+        assert_eq!(hint(read_only, 1), read_only);
+        settings.sandbox.mode = SandboxMode::BestEffort;
+        assert!(limit_hint(&settings, read_only, 1).contains("NOETL_SANDBOX_WRITABLE"));
     }
 
     #[test]

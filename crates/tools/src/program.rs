@@ -17,14 +17,15 @@ use std::time::Duration;
 use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::call::ToolCall;
 use crate::config::{Config, schema_error};
 use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
 use crate::settings::{ProcessLimits, Settings};
-use crate::tool::CallContext;
+use crate::tool::{CallContext, TaskProcess};
 
 /// Offset that shells add to the number of the signal that ended a command.
 const SIGNAL_EXIT_BASE: i32 = 128;
@@ -59,13 +60,14 @@ impl Program<'_> {
         context: &CallContext,
     ) -> Result<(ExitStatus, CapturedOutput), TaskError> {
         let (mut leader, _lifeline) = self.spawn(settings)?;
-        context.set_process_group(Some(leader.group()));
-        let mut outputs = leader.take_outputs(settings.output_cap);
+        context.set_process(Some(TaskProcess::Group(leader.group())));
+        let mut outputs =
+            leader.take_outputs(settings.output_cap).map_err(|error| self.start_error(&error))?;
         let status = tokio::select! {
             status = leader.wait() => status,
             never = outputs.capture_forever() => match never {},
         };
-        context.set_process_group(None);
+        context.set_process(None);
         // Background processes of the program end with it.
         leader.kill();
         let status =
@@ -213,6 +215,8 @@ pub(crate) fn exit_error(subject: &str, status: ExitStatus, last_line: Option<&s
 pub(crate) struct GroupLeader {
     child: Child,
     group: Pid,
+    /// True if it ends by itself when its input is closed, and must not be killed before.
+    pub(crate) ends_with_input: bool,
 }
 
 impl GroupLeader {
@@ -239,14 +243,13 @@ impl GroupLeader {
             .stdout(output())
             .stderr(output())
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()?;
         let group = child
             .id()
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw)
             .ok_or_else(|| io::Error::other("the process has no id"))?;
-        Ok(Self { child, group })
+        Ok(Self { child, group, ends_with_input: false })
     }
 
     pub(crate) fn group(&self) -> Pid {
@@ -254,11 +257,10 @@ impl GroupLeader {
     }
 
     /// Returns the captured outputs. Each can be taken once.
-    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> OutputCapture {
-        OutputCapture {
-            stdout: StreamCapture::new(self.child.stdout.take(), cap),
-            stderr: StreamCapture::new(self.child.stderr.take(), cap),
-        }
+    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> io::Result<OutputCapture> {
+        let stdout = self.child.stdout.take().map(ChildStdout::into_owned_fd).transpose()?;
+        let stderr = self.child.stderr.take().map(ChildStderr::into_owned_fd).transpose()?;
+        OutputCapture::new(stdout, stderr, cap)
     }
 
     /// Waits until the leader ends. Other processes of its group may still run.
@@ -278,7 +280,9 @@ impl GroupLeader {
 
 impl Drop for GroupLeader {
     fn drop(&mut self) {
-        self.kill();
+        if !self.ends_with_input {
+            self.kill();
+        }
     }
 }
 
@@ -293,11 +297,22 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
 
 #[derive(Debug)]
 pub(crate) struct OutputCapture {
-    stdout: StreamCapture<ChildStdout>,
-    stderr: StreamCapture<ChildStderr>,
+    stdout: StreamCapture,
+    stderr: StreamCapture,
 }
 
 impl OutputCapture {
+    pub(crate) fn new(
+        stdout: Option<OwnedFd>,
+        stderr: Option<OwnedFd>,
+        cap: ByteSize,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            stdout: StreamCapture::new(stdout, cap)?,
+            stderr: StreamCapture::new(stderr, cap)?,
+        })
+    }
+
     /// Reads the outputs for as long as the future is polled. It never completes, so poll it next
     /// to a future that does.
     pub(crate) async fn capture_forever(&mut self) -> Infallible {
@@ -395,25 +410,25 @@ impl CappedBuffer {
 /// One output of a process, read as it arrives so that the process never blocks on it. Output above
 /// the cap is dropped.
 #[derive(Debug)]
-struct StreamCapture<P> {
-    pipe: Option<P>,
+struct StreamCapture {
+    pipe: Option<Receiver>,
     chunk: Box<[u8]>,
     buffer: CappedBuffer,
     cap: ByteSize,
 }
 
-impl<P: AsyncRead + AsFd + Unpin> StreamCapture<P> {
+impl StreamCapture {
     const CHUNK_BYTES: usize = 16 * 1024;
     /// Maximum capacity of a pipe that an unprivileged process can set.
     const MAX_PIPE_BYTES: usize = 1024 * 1024;
 
-    fn new(pipe: Option<P>, cap: ByteSize) -> Self {
-        Self {
-            pipe,
+    fn new(pipe: Option<OwnedFd>, cap: ByteSize) -> io::Result<Self> {
+        Ok(Self {
+            pipe: pipe.map(Receiver::from_owned_fd).transpose()?,
             chunk: vec![0; Self::CHUNK_BYTES].into(),
             buffer: CappedBuffer::default(),
             cap,
-        }
+        })
     }
 
     async fn read_forever(&mut self) -> Infallible {

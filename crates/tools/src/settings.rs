@@ -47,6 +47,9 @@ const CONTAINER_ENGINE_VARIABLES: [&str; 7] = [
 /// Search path for programs if the worker itself has no `PATH`.
 const FALLBACK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Python interpreter without a virtual environment.
+const DEFAULT_INTERPRETER: &str = "python3";
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub python: PythonSettings,
@@ -116,6 +119,11 @@ impl Settings {
                 self.container.environment.insert(name, value);
             }
         }
+        if let Some(environment) = self.environment.get("VIRTUAL_ENV")
+            && self.python.interpreter == DEFAULT_INTERPRETER
+        {
+            self.python.interpreter = format!("{environment}/bin/python");
+        }
         self
     }
 }
@@ -152,23 +160,17 @@ pub struct ContainerSettings {
 pub struct PythonSettings {
     /// Interpreter for tasks that do not specify one.
     pub interpreter: String,
-    /// Maximum number of interpreters, busy and idle together. Further calls wait.
+    /// Maximum number of calls at the same time. Further calls wait.
     pub pool_size: usize,
-    /// Number of calls after which an interpreter is replaced.
-    pub max_calls: u32,
-    /// Resident memory above which an interpreter is replaced.
-    pub max_memory: ByteSize,
-    /// Idle time after which an interpreter is ended.
+    /// Time without calls after which a warm interpreter is ended.
     pub idle: Duration,
 }
 
 impl Default for PythonSettings {
     fn default() -> Self {
         Self {
-            interpreter: "python3".to_owned(),
+            interpreter: DEFAULT_INTERPRETER.to_owned(),
             pool_size: 16,
-            max_calls: 10_000,
-            max_memory: ByteSize::from_mib(512),
             idle: Duration::from_mins(1),
         }
     }

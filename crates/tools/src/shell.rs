@@ -14,6 +14,17 @@ use crate::program::{
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
+/// Variable that passes a command to its shell. A command may contain secrets, and every user of the
+/// machine can read the arguments of a process.
+const COMMAND_VARIABLE: &str = "NOETL_TASK_COMMAND";
+
+/// Runs the command in the variable, which the programs of the command do not get.
+const EVALUATE_COMMAND: &str =
+    "noetl_command=$NOETL_TASK_COMMAND; unset NOETL_TASK_COMMAND; eval \"$noetl_command\"";
+
+/// Shells that understand [`EVALUATE_COMMAND`].
+const POSIX_SHELLS: [&str; 7] = ["sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"];
+
 #[derive(Debug)]
 pub(crate) struct ShellTool {
     settings: Arc<Settings>,
@@ -33,7 +44,7 @@ impl Tool for ShellTool {
             Some(false) => OutputMode::Discarded,
             Some(true) | None => OutputMode::Separate,
         };
-        let environment = task_environment(call, &self.settings)?;
+        let mut environment = task_environment(call, &self.settings)?;
         let commands = read_commands(config)?;
         let shell = config.text("shell")?.unwrap_or("sh");
         let cwd = config.text("cwd")?;
@@ -46,9 +57,16 @@ impl Tool for ShellTool {
         let mut output = CapturedOutput::default();
         let mut code = 0;
         let mut error = None;
+        let hides_command = is_posix_shell(shell);
         for command in commands {
+            let mut argument = command;
+            if hides_command {
+                environment.retain(|(name, _)| name != COMMAND_VARIABLE);
+                environment.push((COMMAND_VARIABLE.into(), argument));
+                argument = EVALUATE_COMMAND.into();
+            }
             let program = Program {
-                argv: vec![shell.to_owned(), "-c".to_owned(), command],
+                argv: vec![shell.to_owned(), "-c".to_owned(), argument],
                 environment: &environment,
                 working_dir: &working_dir,
                 private_dir: Some(scratch.path()),
@@ -69,6 +87,10 @@ impl Tool for ShellTool {
         let outcome = ToolOutcome { data: data.into(), error, ..ToolOutcome::default() };
         Ok(self.settings.add_limit_hint(outcome))
     }
+}
+
+fn is_posix_shell(shell: &str) -> bool {
+    POSIX_SHELLS.contains(&shell.rsplit('/').next().unwrap_or(shell))
 }
 
 fn read_commands(config: Config<'_>) -> Result<Vec<String>, TaskError> {

@@ -1,5 +1,9 @@
 //! The trait that a tool kind implements, and the context that it runs in.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Weak;
+
 use async_trait::async_trait;
 use noetl_types::{TaskError, TaskErrorKind};
 use parking_lot::Mutex;
@@ -42,18 +46,42 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     })
 }
 
-/// Context of a running call: the process group that can be asked to stop, and the handle to the
-/// control plane.
+/// Process that works for a call.
+#[derive(Debug, Clone)]
+pub(crate) enum TaskProcess {
+    /// Leader of a process group.
+    Group(Pid),
+    /// Process that a zygote has forked and stops on request.
+    Forked(Weak<UnixStream>),
+}
+
+impl TaskProcess {
+    /// Sends SIGTERM to its process group. Returns true if there was one.
+    fn terminate(&self) -> bool {
+        match self {
+            Self::Group(group) => kill_process_group(*group, Signal::TERM).is_ok(),
+            Self::Forked(status_socket) => status_socket
+                .upgrade()
+                .is_some_and(|socket| (&*socket).write_all(TERMINATE_REQUEST).is_ok()),
+        }
+    }
+}
+
+/// Request to a zygote to send SIGTERM to the process of a call.
+const TERMINATE_REQUEST: &[u8] = b"T";
+
+/// Context of a running call: the process that can be asked to stop, and the handle to the control
+/// plane.
 #[derive(Default)]
 pub(crate) struct CallContext {
-    group: Mutex<Option<Pid>>,
+    process: Mutex<Option<TaskProcess>>,
     platform: PlatformHandle,
 }
 
 impl CallContext {
     /// Creates a context, with a handle to the control plane if there is one.
     pub(crate) fn new(platform: PlatformHandle) -> Self {
-        Self { group: Mutex::default(), platform }
+        Self { process: Mutex::default(), platform }
     }
 
     pub(crate) fn platform(&self) -> Result<&dyn Platform, TaskError> {
@@ -63,13 +91,14 @@ impl CallContext {
         })
     }
 
-    /// Records the process group that works for the call, if any.
-    pub(crate) fn set_process_group(&self, group: Option<Pid>) {
-        *self.group.lock() = group;
+    /// Records the process that works for the call, if any.
+    pub(crate) fn set_process(&self, process: Option<TaskProcess>) {
+        *self.process.lock() = process;
     }
 
     /// Sends SIGTERM to the processes of the call. Returns true if there were any.
-    pub(crate) fn terminate_group(&self) -> bool {
-        self.group.lock().is_some_and(|group| kill_process_group(group, Signal::TERM).is_ok())
+    pub(crate) fn terminate_process(&self) -> bool {
+        let process = self.process.lock().clone();
+        process.is_some_and(|process| process.terminate())
     }
 }

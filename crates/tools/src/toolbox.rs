@@ -23,6 +23,7 @@ use crate::postgres::PostgresTool;
 use crate::python::PythonTool;
 #[cfg(feature = "rhai")]
 use crate::rhai::RhaiTool;
+use crate::scratch::ScratchDir;
 use crate::script::ScriptTool;
 use crate::script_source::ScriptLoader;
 use crate::settings::{MAX_OUTPUT_SIZE, Settings};
@@ -37,11 +38,13 @@ const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The tools with which a worker runs tasks.
 ///
-/// Created once and shared. Code of one call can leave traces in a warm python interpreter, so use
-/// a separate toolbox for each trust domain.
+/// Created once and shared by the calls of one tenant, the tenant of the worker's token. Calls share
+/// the interpreters that their processes are forked from.
 pub struct Toolbox {
     kinds: Vec<ToolKind>,
     tools: BTreeMap<ToolKind, Arc<dyn Tool>>,
+    /// Deleted after the tools have ended.
+    _scratch: Option<ScratchDir>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -54,6 +57,15 @@ impl Toolbox {
     /// Creates a toolbox. Interpreters and clients are started by the first call that needs them.
     pub fn new(mut settings: Settings) -> Self {
         settings.output_cap = settings.output_cap.min(MAX_OUTPUT_SIZE);
+        let parent = settings.scratch.clone().unwrap_or_else(std::env::temp_dir);
+        let scratch = ScratchDir::create(&parent);
+        let scratch = scratch.map_err(|error| {
+            tracing::warn!(%error, folder = %parent.display(), "no folder for files of tasks");
+        });
+        let scratch = scratch.ok();
+        if let Some(scratch) = &scratch {
+            settings.scratch = Some(scratch.path().to_owned());
+        }
         let settings = &Arc::new(settings);
         let http = Arc::new(HttpTool::new(settings));
         let scripts = &Arc::new(ScriptLoader::new(settings, http.client()));
@@ -78,7 +90,7 @@ impl Toolbox {
             (ToolKind::Rhai, Arc::new(RhaiTool::new(settings, &http))),
             (ToolKind::Http, http),
         ]);
-        Self { kinds: tools.keys().copied().collect(), tools }
+        Self { kinds: tools.keys().copied().collect(), tools, _scratch: scratch }
     }
 
     pub fn kinds(&self) -> &[ToolKind] {
@@ -160,7 +172,7 @@ async fn run_with_timeout(
         () = cancel.cancelled() => {}
         () = sleep(call.timeout) => return timed_out_outcome(call.timeout),
     }
-    if context.terminate_group()
+    if context.terminate_process()
         && let Ok(outcome) = timeout(TERMINATION_GRACE_PERIOD, work).await
     {
         return cancelled_outcome(outcome);

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{PoolView, RuntimeView, WorkerName};
 use noetl_server::http::serve_metrics;
+use noetl_tools::Toolbox;
 use noetl_tools::sandbox::{SandboxStatus, hide_this_process};
 
 use crate::config::table::{POOL, SERVER_URL, TOKEN};
@@ -125,9 +126,9 @@ async fn run_worker(config: &Config, io: &mut Io<'_>) -> Result<()> {
     let mut settings = roles::worker_settings(config, config.value(&POOL)?, &io.env)?;
     settings.secrets = roles::worker_secrets(config, &settings.pool, &url)?;
     let platform = roles::PlatformToolSettings::from_config(config, &settings.pool, &url)?;
-    let toolbox = roles::build_toolbox(config, &io.env, CodeTrust::Untrusted, platform)?;
-    let sandbox_status =
-        SandboxStatus::probe(&roles::sandbox_settings(config, CodeTrust::Untrusted)?).await;
+    let tool_settings = roles::tool_settings(config, &io.env, CodeTrust::Untrusted, platform)?;
+    let sandbox_status = SandboxStatus::probe(&tool_settings).await;
+    let toolbox = Arc::new(Toolbox::new(tool_settings));
     for layer in sandbox_status.describe_inactive() {
         tracing::warn!("sandbox layer is not active: {layer}");
     }

@@ -216,6 +216,15 @@ pub(super) fn parse_sandbox_mode(text: &str) -> Result<SandboxMode, ParseFault> 
     SandboxMode::parse(text).ok_or_else(|| "must be off, best_effort or strict".to_owned())
 }
 
+/// Parses the user of tasks: an id, or `None` for the user of the worker.
+pub(super) fn parse_task_user(text: &str) -> Result<Option<u32>, ParseFault> {
+    match text.parse() {
+        _ if text == "worker" => Ok(None),
+        Ok(user) if user != 0 => Ok(Some(user)),
+        Ok(_) | Err(_) => Err("must be the id of a user other than root, or worker".to_owned()),
+    }
+}
+
 /// Parses a log filter. Returned as text, since the filter is built where it is used.
 pub(super) fn parse_log_filter(text: &str) -> Result<String, ParseFault> {
     let filter = EnvFilter::builder().parse(text);

@@ -15,7 +15,7 @@ use super::parsers::{
     parse_identifier, parse_images, parse_ip_address, parse_log_filter, parse_log_format,
     parse_machine_id, parse_named_urls, parse_nats_url, parse_number, parse_path, parse_port,
     parse_sandbox_mode, parse_size, parse_socket_address, parse_ssl_mode, parse_store,
-    parse_tenant_weights, parse_text,
+    parse_task_user, parse_tenant_weights, parse_text,
 };
 use super::setting::{AnySetting, Setting, SettingInfo, fixed, optional};
 use super::{LogFormat, Role, StoreChoice};
@@ -278,6 +278,11 @@ settings! {
     SANDBOX_WRITABLE: Vec<PathBuf> = optional("NOETL_SANDBOX_WRITABLE", "only their own directory",
         parse_directories,
         "Directories that sandboxed user code can write to, separated by commas");
+    SANDBOX_READABLE: Vec<PathBuf> = optional("NOETL_SANDBOX_READABLE",
+        "the programs and libraries of the system", parse_directories,
+        "Files and directories that sandboxed user code can read, separated by commas");
+    SANDBOX_USER: Option<u32> = fixed("NOETL_SANDBOX_USER", "64999", parse_task_user,
+        "User id of user code of a worker that runs as root, or worker for the user of the worker");
     FILE_ROOTS: Vec<PathBuf> = optional("NOETL_FILE_ROOTS",
         "anywhere except in the platform's own files", parse_directories,
         "Directories that tasks can use for scripts, databases and mounts, separated by commas");

@@ -28,6 +28,6 @@ pub(crate) use store::{OpenResult, StoreLocation, open_file_read_only};
 pub(crate) use target::{Target, local_pool_name};
 pub(crate) use watch::ExecutionWatch;
 pub(crate) use worker::{
-    CodeTrust, InProcessWorker, PlatformToolSettings, build_toolbox, component_end_error,
-    sandbox_report, sandbox_settings, worker_secrets, worker_settings,
+    CodeTrust, InProcessWorker, PlatformToolSettings, component_end_error, sandbox_report,
+    tool_settings, worker_secrets, worker_settings,
 };

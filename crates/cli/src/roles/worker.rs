@@ -19,8 +19,9 @@ use super::store::{SecretPathScope, secret_paths};
 use crate::config::table::{
     COMMAND_LEASE_SECS, CONTAINER_IMAGES, EGRESS, FILE_ROOTS, INTERNAL_TOKEN, INTERNAL_URL,
     MAX_CONCURRENT_COMMANDS, MCP_SERVERS, NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS,
-    NATS_USER, RESULT_MAX, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE, TASK_FILE_SIZE, TASK_MEMORY,
-    TASK_PROCESSES, WORKER_HEARTBEAT_SECS, WORKER_ID,
+    NATS_USER, RESULT_MAX, SANDBOX, SANDBOX_NETWORK, SANDBOX_READABLE, SANDBOX_USER,
+    SANDBOX_WRITABLE, TASK_FILE_SIZE, TASK_MEMORY, TASK_PROCESSES, WORKER_HEARTBEAT_SECS,
+    WORKER_ID,
 };
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
@@ -212,7 +213,7 @@ impl CodeTrust {
 }
 
 /// Sandbox settings for user code.
-pub(crate) fn sandbox_settings(config: &Config, trust: CodeTrust) -> Result<SandboxSettings> {
+fn sandbox_settings(config: &Config, trust: CodeTrust) -> Result<SandboxSettings> {
     let mode = config.get(&SANDBOX)?.unwrap_or(trust.default_sandbox_mode());
     let scope = match mode {
         SandboxMode::Off => SecretPathScope::Files,
@@ -224,6 +225,8 @@ pub(crate) fn sandbox_settings(config: &Config, trust: CodeTrust) -> Result<Sand
         launcher: std::env::current_exe().ok(),
         hidden: secret_paths(config, scope)?,
         writable: config.get(&SANDBOX_WRITABLE)?.unwrap_or_default(),
+        readable: config.get(&SANDBOX_READABLE)?.unwrap_or_default(),
+        user: config.value(&SANDBOX_USER)?,
     })
 }
 
@@ -254,12 +257,22 @@ fn machine_memory() -> Option<ByteSize> {
 }
 
 /// Builds the tools of a worker.
-pub(crate) fn build_toolbox(
+fn build_toolbox(
     config: &Config,
     env: &Env,
     trust: CodeTrust,
     platform: PlatformToolSettings,
 ) -> Result<Arc<Toolbox>> {
+    Ok(Arc::new(Toolbox::new(tool_settings(config, env, trust, platform)?)))
+}
+
+/// Settings of the tools of a worker.
+pub(crate) fn tool_settings(
+    config: &Config,
+    env: &Env,
+    trust: CodeTrust,
+    platform: PlatformToolSettings,
+) -> Result<ToolSettings> {
     let mut egress = config.get(&EGRESS)?.unwrap_or_else(|| trust.default_egress());
     if let EgressPolicy::Public { allow } = &mut egress {
         allow.extend(platform.allowed_egress);
@@ -279,8 +292,7 @@ pub(crate) fn build_toolbox(
         },
         ..ToolSettings::default()
     };
-    let settings = settings.with_environment(variables, &[]);
-    Ok(Arc::new(Toolbox::new(settings)))
+    Ok(settings.with_environment(variables, &[]))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The kind `python`: runs code in a pool of warm interpreters.
+//! The kind `python`: runs code in processes that warm interpreters fork.
 //!
 //! Owns the request to an interpreter and the interpretation of its reply. The files in `driver/`
 //! define the semantics inside the interpreter (names, result, failures).
 
-mod interpreter;
 #[cfg(test)]
 mod tests;
+mod zygote;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::Semaphore;
 
-use self::interpreter::{InterpreterError, InterpreterKey, InterpreterPool};
+use self::zygote::{InterpreterError, PoolError, ZygoteKey, ZygotePool};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::{Config, decode_base64_text, missing_key};
 use crate::lenient::lenient_json;
@@ -23,45 +23,49 @@ use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
 use crate::tool::{CallContext, Tool};
 
+/// Maximum number of modules that a zygote imports because of one call.
+const MAX_MODULES_PER_CALL: usize = 32;
+const MAX_MODULE_NAME_BYTES: usize = 100;
+
 #[derive(Debug)]
 pub(crate) struct PythonTool {
     settings: Arc<Settings>,
     sources: Arc<ScriptLoader>,
-    pool: InterpreterPool,
+    pool: ZygotePool,
 }
 
 impl PythonTool {
     pub(crate) fn new(settings: &Arc<Settings>, sources: &Arc<ScriptLoader>) -> Self {
         Self {
-            pool: InterpreterPool::new(Arc::clone(settings)),
+            pool: ZygotePool::new(Arc::clone(settings)),
             settings: Arc::clone(settings),
             sources: Arc::clone(sources),
         }
     }
 
-    /// Returns the key of the interpreters that can run the call, and the variables that are set
-    /// for the call alone.
-    fn interpreter_key(
+    /// Returns the key of the zygotes that can start the call, and the variables that are set in
+    /// its process.
+    fn zygote_key(
         &self,
         config: Config<'_>,
-    ) -> Result<(InterpreterKey, BTreeMap<String, String>), TaskError> {
+    ) -> Result<(ZygoteKey, BTreeMap<String, String>), TaskError> {
         let default = self.settings.python.interpreter.as_str();
         let program = config.text("python")?.unwrap_or(default).to_owned();
         let variables = config.text_map("env")?;
         check_variables(&variables)?;
         let (startup_variables, call_variables) =
             variables.into_iter().partition(|(name, _)| is_startup_variable(name));
-        let key = InterpreterKey { program, environment: startup_variables };
+        let key = ZygoteKey { program, environment: startup_variables };
         Ok((key, call_variables))
     }
 
-    async fn build_request(
+    fn build_request(
         &self,
         call: &ToolCall,
+        code: String,
         environment: BTreeMap<String, String>,
     ) -> Result<Json, TaskError> {
         let config = Config(&call.config);
-        let code = self.read_code(config).await?;
         let environment = environment.into_iter().map(|(name, value)| (name, Json::from(value)));
         Ok(Json::object([
             ("code", Json::from(code)),
@@ -119,6 +123,11 @@ impl PythonTool {
                 let message = format!("the result has {bytes} bytes; at most {limit} is allowed");
                 ToolOutcome::error(TaskErrorKind::Limit, message)
             }
+            Some("no_sandbox") => {
+                let reason = reply.get("message").and_then(Json::as_str).unwrap_or("?");
+                let message = format!("the sandbox of the task cannot be enabled: {reason}");
+                ToolOutcome::error(TaskErrorKind::Unsupported, message)
+            }
             Some("no_folder") => {
                 let reason = reply.get("message").and_then(Json::as_str).unwrap_or("?");
                 let message = format!("the working directory 'cwd' cannot be used: {reason}");
@@ -135,32 +144,21 @@ impl PythonTool {
 impl Tool for PythonTool {
     async fn run(&self, call: &ToolCall, context: &CallContext) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
-        let (key, environment) = self.interpreter_key(config)?;
-        let request = self.build_request(call, environment).await?;
-        let mut interpreter = self.pool.acquire(&key).await?;
-        context.set_process_group(Some(interpreter.group()));
-        let result = interpreter.call(&request).await;
-        context.set_process_group(None);
-        let (reply, output) = match result {
+        let (key, environment) = self.zygote_key(config)?;
+        let code = self.read_code(config).await?;
+        let modules = find_modules(&code, config.get("libs"));
+        let request = self.build_request(call, code, environment)?;
+        let (reply, output) = match self.pool.run(&key, &request, &modules, context).await {
             Ok(result) => result,
-            Err(error) => return Ok(self.settings.add_limit_hint(crash_outcome(error))),
-        };
-        let reply = match lenient_json(&reply) {
-            Ok(reply) => reply,
-            Err(reason) => {
-                self.pool.release(key, interpreter);
-                return Err(TaskError::new(
-                    TaskErrorKind::Limit,
-                    format!("the result cannot be stored: {reason}"),
-                ));
+            Err(PoolError::NotStarted(error)) => return Err(error),
+            Err(PoolError::Failed(error)) => {
+                return Ok(self.settings.add_limit_hint(crash_outcome(error)));
             }
         };
-        match reply.get("dirty").and_then(Json::as_str) {
-            None => self.pool.release(key, interpreter),
-            Some(reason) => {
-                tracing::debug!(reason, step = call.step, "a python interpreter was replaced");
-            }
-        }
+        let reply = lenient_json(&reply).map_err(|reason| {
+            let message = format!("the result cannot be stored: {reason}");
+            TaskError::new(TaskErrorKind::Limit, message)
+        })?;
         let outcome = self.reply_to_outcome(&reply, &output);
         Ok(self.settings.add_limit_hint(outcome))
     }
@@ -172,6 +170,28 @@ impl Tool for PythonTool {
     async fn shutdown(&self) {
         self.pool.close();
     }
+}
+
+/// Finds the modules that code imports at the beginning of a line, and those of `libs`, so that its
+/// zygote imports them once for all calls. Others are imported by each call.
+fn find_modules(code: &str, libs: Option<&Json>) -> Vec<String> {
+    let from_libs = libs.and_then(Json::as_map).into_iter().flat_map(JsonMap::values);
+    let from_libs = from_libs.filter_map(|lib| lib.get("from").unwrap_or(lib).as_str());
+    let from_code = code.lines().filter_map(|line| {
+        let rest = line.trim_start();
+        let rest = rest.strip_prefix("import ").or_else(|| rest.strip_prefix("from "))?;
+        rest.split([' ', ',', ';', '\t']).next()
+    });
+    let asyncio = code.contains("async def ").then_some("asyncio");
+    let is_module = |name: &&str| {
+        let is_identifier = |part: &str| {
+            part.starts_with(|first: char| first.is_ascii_alphabetic())
+                && part.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+        };
+        name.len() <= MAX_MODULE_NAME_BYTES && name.split('.').all(is_identifier)
+    };
+    let modules = from_libs.chain(from_code).chain(asyncio).filter(is_module);
+    modules.take(MAX_MODULES_PER_CALL).map(str::to_owned).collect()
 }
 
 /// True for variables that an interpreter or its loader reads once, at startup.

@@ -2,9 +2,10 @@
 //! the program and reaps orphaned processes.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::signal::SigSet;
@@ -18,7 +19,7 @@ use rustix::thread::{
 };
 
 use super::outer_stage::SandboxState;
-use super::{Layer, MAX_TASK_PROCESSES, VARIABLE_PREFIX, mounts, seccomp};
+use super::{Layer, MAX_TASK_PROCESSES, TEMPORARY_DIRS, VARIABLE_PREFIX, mounts, seccomp};
 
 /// Enables the remaining layers and runs the program.
 pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
@@ -29,7 +30,7 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
     let no_signals = SigSet::empty();
     no_signals.thread_set_mask().map_err(|error| error.to_string())?;
     enable_remaining_layers(&mut state);
-    state.check_strict()?;
+    state.check_required()?;
     if state.request.probe {
         let report = serde_json::to_vec(&state.missing).map_err(|error| error.to_string())?;
         std::io::stdout().write_all(&report).map_err(|error| error.to_string())?;
@@ -41,22 +42,25 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
 fn enable_remaining_layers(state: &mut SandboxState) {
     if state.is_active(Layer::MountNamespace) {
         let has_pid_namespace = state.is_active(Layer::PidNamespace);
-        if has_pid_namespace && let Err(reason) = mounts::mount_proc() {
-            state.active.retain(|layer| *layer != Layer::PidNamespace);
-            state.record_layer(
-                Layer::PidNamespace,
-                Err(format!("/proc cannot be mounted: {reason}")),
-            );
-        }
-        state.record_layer(Layer::ReadOnlyRoot, mounts::enable_read_only_root(&state.request));
+        let entered = mounts::enter_private_root(&state.request, has_pid_namespace);
+        state.record_layer(Layer::ReadOnlyRoot, entered);
     } else {
         state.record_layer(Layer::ReadOnlyRoot, Err("requires a mount namespace".to_owned()));
+    }
+    // Code of the task must not read the memory of this process, nor follow the links of its
+    // entries in /proc.
+    super::hide_this_process();
+    if state.request.is_zygote {
+        // Each of its processes drops the privileges and enables the filters.
+        let result = set_no_new_privs(true).map_err(|error| error.to_string());
+        state.record_layer(Layer::NoNewPrivileges, result);
+        return;
     }
     if state.is_active(Layer::UserNamespace) {
         limit_processes();
     }
     state.record_layer(Layer::NoNewPrivileges, drop_privileges());
-    state.record_layer(Layer::Seccomp, seccomp::enable_seccomp());
+    state.record_layer(Layer::Seccomp, seccomp::enable_seccomp(state.request.offline));
 }
 
 /// Lowers the process limit of the task. The kernel counts processes per user of each user
@@ -90,18 +94,33 @@ fn drop_privileges() -> Result<(), String> {
 
 fn run_program(state: &SandboxState, program: &[OsString]) -> Result<u8, String> {
     let (name, args) = program.split_first().ok_or("the program is missing")?;
+    let mut variables = task_variables();
+    if state.is_active(Layer::ReadOnlyRoot)
+        && let Some(temporary) = variables.get_mut(OsStr::new("TMPDIR"))
+    {
+        // The worker's own does not exist here.
+        *temporary = TEMPORARY_DIRS[0].into();
+    }
     let child = Command::new(name)
         .args(args)
         .env_clear()
-        .envs(task_variables())
+        .envs(variables)
         .current_dir(&state.request.cwd)
         .spawn()
         .map_err(|error| {
             let cwd = &state.request.cwd;
             if cwd.is_dir() {
-                format!("'{}' cannot be started: {error}", name.display())
+                format!(
+                    "'{}' cannot be started: {error} (tasks see the programs of the system and of \
+                     PATH; NOETL_SANDBOX_READABLE adds others)",
+                    name.display()
+                )
             } else {
-                format!("the folder '{}' is not visible to tasks", cwd.display())
+                format!(
+                    "the folder '{}' is not visible to tasks; add it to NOETL_SANDBOX_READABLE or \
+                     NOETL_SANDBOX_WRITABLE",
+                    cwd.display()
+                )
             }
         })?;
     let child = i32::try_from(child.id()).ok();
@@ -117,6 +136,12 @@ fn run_program(state: &SandboxState, program: &[OsString]) -> Result<u8, String>
             Err(error) => return Err(error.to_string()),
         }
     }
+}
+
+/// Home directory of the task.
+pub(super) fn task_home() -> Option<PathBuf> {
+    let home = PathBuf::from(task_variables().remove(OsStr::new("HOME"))?);
+    home.is_absolute().then_some(home)
 }
 
 /// Environment variables of the task, with their original names.

@@ -21,11 +21,12 @@ mod outer_stage;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod status;
+mod visible_paths;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use noetl_types::{TaskError, TaskErrorKind};
+use noetl_types::{Json, TaskError, TaskErrorKind};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -48,6 +49,19 @@ const LAUNCH_FAILED_EXIT_CODE: u8 = 126;
 /// Maximum number of processes and threads of one task, if its user namespace counts them
 /// separately. A fork bomb then does not affect other tasks.
 pub(crate) const MAX_TASK_PROCESSES: u64 = 1024;
+
+/// World-writable directories. Each task gets its own, in memory.
+const TEMPORARY_DIRS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Mount options of a temporary directory, with its maximum size.
+const TEMPORARY_DIR_OPTIONS: &str = "mode=1777,size=1073741824";
+
+/// Mount options of `/proc`: processes that a task may not inspect are invisible.
+const PROC_OPTIONS: &str = "hidepid=2";
+
+/// User and group of tasks of a worker that runs as root, unless the operator chooses another. Not in
+/// use on common systems.
+pub const DEFAULT_TASK_USER: u32 = 64_999;
 
 /// Directories that contain sockets of the host.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
@@ -85,16 +99,21 @@ pub enum Layer {
     IpcNamespace,
     /// The task has no network. Active only if the operator disables the network.
     NoNetwork,
-    /// Only the private directory, private temporary directories and the operator's writable
-    /// directories can be written to, and the files of the platform are hidden.
+    /// The task sees only the files of the system that programs need and those that the operator
+    /// names. Only the private directory, private temporary directories and the operator's writable
+    /// directories can be written to.
     ReadOnlyRoot,
     /// No program can gain privileges, such as by a setuid bit.
     NoNewPrivileges,
-    /// System calls that tasks do not need are denied.
+    /// Only the system calls that programs need are available.
     Seccomp,
     /// Tasks of a worker that runs as root run as another user.
     OwnUser,
 }
+
+/// Layers without which a task can access files and processes of the machine.
+const ESSENTIAL_LAYERS: [Layer; 3] =
+    [Layer::MountNamespace, Layer::PidNamespace, Layer::ReadOnlyRoot];
 
 impl Layer {
     /// Human-readable name.
@@ -133,9 +152,9 @@ pub enum SandboxMode {
     /// No kernel layers.
     #[default]
     Off,
-    /// All layers that the kernel allows. Tasks run as the user of the worker.
+    /// All layers that the kernel allows.
     BestEffort,
-    /// All layers, or the task is refused. Tasks of a worker that runs as root run as another user.
+    /// All layers, or the task is refused.
     Strict,
 }
 
@@ -153,7 +172,7 @@ impl SandboxMode {
     }
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SandboxSettings {
     /// Required layers.
     pub mode: SandboxMode,
@@ -168,6 +187,35 @@ pub struct SandboxSettings {
     /// Directories that tasks may write to in addition to their own. If one overlaps a hidden path,
     /// the inner of the two takes precedence.
     pub writable: Vec<PathBuf>,
+    /// Files and directories that tasks may read in addition to those of the system.
+    pub readable: Vec<PathBuf>,
+    /// User and group id of tasks of a worker that runs as root; `None` is the worker's own.
+    pub user: Option<u32>,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            mode: SandboxMode::default(),
+            is_offline: false,
+            launcher: None,
+            hidden: Vec::new(),
+            writable: Vec::new(),
+            readable: Vec::new(),
+            user: Some(DEFAULT_TASK_USER),
+        }
+    }
+}
+
+impl SandboxSettings {
+    /// True if tasks run in the launcher.
+    pub(crate) fn is_enabled(&self) -> bool {
+        match self.mode {
+            SandboxMode::Off => false,
+            SandboxMode::BestEffort => self.launcher.is_some(),
+            SandboxMode::Strict => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -182,12 +230,19 @@ struct LaunchRequest {
     hidden: Vec<PathBuf>,
     /// Directories that can be written to.
     writable: Vec<PathBuf>,
+    /// Files and directories that can be read.
+    readable: Vec<PathBuf>,
+    /// User and group of the task, if the worker runs as root.
+    user: Option<u32>,
+    /// Leaves to the program what it needs to isolate its own children, see [`ZygoteIsolation`].
+    is_zygote: bool,
     /// Prints the inactive layers instead of starting a program.
     probe: bool,
 }
 
 impl LaunchRequest {
-    fn new(sandbox: &SandboxSettings, private: &Path, cwd: &Path, probe: bool) -> Self {
+    fn new(settings: &Settings, private: &Path, cwd: &Path) -> Self {
+        let sandbox = &settings.sandbox;
         Self {
             strict: sandbox.mode == SandboxMode::Strict,
             offline: sandbox.is_offline,
@@ -195,7 +250,10 @@ impl LaunchRequest {
             cwd: cwd.to_owned(),
             hidden: sandbox.hidden.clone(),
             writable: sandbox.writable.clone(),
-            probe,
+            readable: visible_paths::find_visible_paths(settings),
+            user: sandbox.user,
+            is_zygote: false,
+            probe: false,
         }
     }
 }
@@ -214,15 +272,34 @@ pub(crate) fn wrap_in_sandbox(
     cwd: &Path,
     command: LaunchCommand,
 ) -> Result<LaunchCommand, TaskError> {
-    let sandbox = &settings.sandbox;
-    let launcher = match (sandbox.mode, &sandbox.launcher) {
-        (SandboxMode::Off, _) | (SandboxMode::BestEffort, None) => return Ok(command),
-        (SandboxMode::Strict, None) => {
-            return Err(sandbox_unavailable("this build has no launcher"));
-        }
-        (SandboxMode::BestEffort | SandboxMode::Strict, Some(launcher)) => launcher,
-    };
-    let request = serde_json::to_string(&LaunchRequest::new(sandbox, private, cwd, false));
+    if !settings.sandbox.is_enabled() {
+        return Ok(command);
+    }
+    let request = LaunchRequest::new(settings, private, cwd);
+    wrap_request(&settings.sandbox, &request, command)
+}
+
+/// Wraps the command line of a zygote in the launcher. The zygote isolates each process that it
+/// forks.
+pub(crate) fn wrap_zygote_in_sandbox(
+    settings: &Settings,
+    private: &Path,
+    command: LaunchCommand,
+) -> Result<(LaunchCommand, ZygoteIsolation), TaskError> {
+    let mut request = LaunchRequest::new(settings, private, private);
+    request.is_zygote = true;
+    let isolation = ZygoteIsolation::new(&request).map_err(|error| sandbox_unavailable(&error))?;
+    Ok((wrap_request(&settings.sandbox, &request, command)?, isolation))
+}
+
+fn wrap_request(
+    sandbox: &SandboxSettings,
+    request: &LaunchRequest,
+    command: LaunchCommand,
+) -> Result<LaunchCommand, TaskError> {
+    let launcher = sandbox.launcher.as_ref();
+    let launcher = launcher.ok_or_else(|| sandbox_unavailable("this build has no launcher"))?;
+    let request = serde_json::to_string(request);
     let request = request.map_err(|error| sandbox_unavailable(&error.to_string()))?;
     let mut argv =
         vec![launcher.to_string_lossy().into_owned(), LAUNCHER_COMMAND.to_owned(), request];
@@ -230,6 +307,47 @@ pub(crate) fn wrap_in_sandbox(
     let environment = command.environment.into_iter();
     let environment = environment.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value));
     Ok(LaunchCommand { argv, environment: environment.collect() })
+}
+
+/// Instructions for a zygote to isolate the processes that it forks. The layers are those that the
+/// inner stage enables for other programs, and further namespaces inside the zygote's.
+#[derive(Debug)]
+pub(crate) struct ZygoteIsolation {
+    /// Seccomp filters, as the kernel reads them.
+    filters: Vec<Vec<u8>>,
+    /// Paths below the temporary directories that stay available.
+    kept: Vec<PathBuf>,
+}
+
+impl ZygoteIsolation {
+    fn new(request: &LaunchRequest) -> Result<Self, String> {
+        #[cfg(target_os = "linux")]
+        let filters = seccomp::encode_filters(request.offline)?;
+        #[cfg(not(target_os = "linux"))]
+        let filters = Vec::new();
+        let paths = request.writable.iter().chain(&request.readable);
+        let paths = paths.filter_map(|path| path.canonicalize().ok());
+        let is_temporary = |path: &PathBuf| TEMPORARY_DIRS.iter().any(|dir| path.starts_with(dir));
+        let mut kept: Vec<_> = paths.filter(is_temporary).collect();
+        kept.sort();
+        Ok(Self { filters, kept })
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        let to_hex = |bytes: &Vec<u8>| {
+            Json::from(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        };
+        let texts = |texts: &[&str]| Json::list(texts.iter().map(|text| Json::from(*text)));
+        let kept = self.kept.iter().map(|path| Json::from(&*path.to_string_lossy()));
+        Json::object([
+            ("filters", Json::list(self.filters.iter().map(to_hex))),
+            ("temporary", texts(&TEMPORARY_DIRS)),
+            ("temporary_options", Json::from(TEMPORARY_DIR_OPTIONS)),
+            ("proc_options", Json::from(PROC_OPTIONS)),
+            ("kept", Json::list(kept)),
+            ("processes", Json::from(MAX_TASK_PROCESSES)),
+        ])
+    }
 }
 
 fn sandbox_unavailable(reason: &str) -> TaskError {

@@ -15,10 +15,7 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{INNER_STAGE_COMMAND, InactiveLayer, LaunchRequest, Layer};
-
-/// User and group id of tasks of a worker that runs as root. Not in use on common systems.
-const TASK_USER_ID: u32 = 64_999;
+use super::{ESSENTIAL_LAYERS, INNER_STAGE_COMMAND, InactiveLayer, LaunchRequest, Layer};
 
 /// State that the inner stage receives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,17 +39,23 @@ impl SandboxState {
         self.active.contains(&layer)
     }
 
-    /// Returns an error if the request is strict and a layer is inactive.
-    pub(super) fn check_strict(&self) -> Result<(), String> {
-        if self.request.strict
-            && !self.request.probe
-            && let Some(missing) = self.missing.first()
-        {
-            return Err(format!(
+    /// Returns an error if a required layer is inactive: in strict mode any, and otherwise one
+    /// without which the task would not be isolated.
+    pub(super) fn check_required(&self) -> Result<(), String> {
+        let strict = self.request.strict;
+        let is_required =
+            |missing: &&InactiveLayer| strict || ESSENTIAL_LAYERS.contains(&missing.wall);
+        match self.missing.iter().find(is_required) {
+            Some(missing) if strict && !self.request.probe => Err(format!(
                 "sandbox layer {missing} cannot be enabled, but NOETL_SANDBOX=strict requires it"
-            ));
+            )),
+            Some(missing) if !self.request.probe => Err(format!(
+                "this worker cannot isolate tasks, because sandbox layer {missing} cannot be \
+                 enabled; allow user namespaces, or set NOETL_SANDBOX=off if you trust all authors \
+                 of the playbooks that it runs"
+            )),
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -62,13 +65,14 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
     let request = request.to_str().ok_or("the launch request is not text")?;
     let request: LaunchRequest =
         serde_json::from_str(request).map_err(|error| error.to_string())?;
+    close_inherited_descriptors().map_err(|error| error.to_string())?;
     // Termination signals are for the program, which also gets them as a member of the same group.
     // This process must live until the program has ended.
     let termination_signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
     let termination_signals: SigSet = termination_signals.into_iter().collect();
     termination_signals.thread_block().map_err(|error| error.to_string())?;
     let state = unshare_namespaces(request);
-    state.check_strict()?;
+    state.check_required()?;
     let state = serde_json::to_string(&state).map_err(|error| error.to_string())?;
     let mut inner = Command::new("/proc/self/exe")
         .arg(INNER_STAGE_COMMAND)
@@ -81,14 +85,25 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
+/// Closes descriptors that the process that started the worker left open.
+fn close_inherited_descriptors() -> std::io::Result<()> {
+    let names = fs::read_dir("/proc/self/fd")?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<std::io::Result<Vec<_>>>()?;
+    let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2) {
+        // The directory itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
 /// Leaves the namespaces one by one, so that each reports separately if it is available.
 fn unshare_namespaces(request: LaunchRequest) -> SandboxState {
     let mut state = SandboxState { active: Vec::new(), missing: Vec::new(), request };
-    if geteuid().is_root() && (state.request.strict || state.request.probe) {
-        let result = if state.request.strict {
-            switch_to_task_user(&state.request.private)
-        } else {
-            Err("only with NOETL_SANDBOX=strict".to_owned())
+    if geteuid().is_root() {
+        let result = match state.request.user {
+            Some(user) => switch_to_task_user(user, &state.request.private),
+            None => Err("NOETL_SANDBOX_USER=worker".to_owned()),
         };
         state.record_layer(Layer::OwnUser, result);
     }
@@ -132,10 +147,10 @@ fn unshare_namespace(flag: CloneFlags) -> Result<(), String> {
 }
 
 /// Changes the owner of the private directory to the user of tasks and switches to that user.
-fn switch_to_task_user(private: &Path) -> Result<(), String> {
-    let user = rustix::fs::Uid::from_raw(TASK_USER_ID);
-    let group = rustix::fs::Gid::from_raw(TASK_USER_ID);
-    chown_recursive(private, 0).map_err(|error| format!("the private folder: {error}"))?;
+fn switch_to_task_user(id: u32, private: &Path) -> Result<(), String> {
+    let user = rustix::fs::Uid::from_raw(id);
+    let group = rustix::fs::Gid::from_raw(id);
+    chown_recursive(private, id, 0).map_err(|error| format!("the private folder: {error}"))?;
     let switch_user = || {
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;
@@ -151,11 +166,11 @@ fn switch_to_task_user(private: &Path) -> Result<(), String> {
 /// starts.
 const MAX_CHOWN_DEPTH: u32 = 4;
 
-fn chown_recursive(path: &Path, depth: u32) -> std::io::Result<()> {
-    std::os::unix::fs::lchown(path, Some(TASK_USER_ID), Some(TASK_USER_ID))?;
+fn chown_recursive(path: &Path, id: u32, depth: u32) -> std::io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(id), Some(id))?;
     if depth < MAX_CHOWN_DEPTH && fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
-            chown_recursive(&entry?.path(), depth + 1)?;
+            chown_recursive(&entry?.path(), id, depth + 1)?;
         }
     }
     Ok(())

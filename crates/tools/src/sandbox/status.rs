@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::{InactiveLayer, LAUNCHER_COMMAND, LaunchRequest, SandboxMode, SandboxSettings};
+use super::{ESSENTIAL_LAYERS, InactiveLayer, LAUNCHER_COMMAND, LaunchRequest, Layer, SandboxMode};
+use crate::settings::Settings;
 
 /// Timeout of the probe, long enough for a busy machine.
 const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -21,28 +22,43 @@ pub struct SandboxStatus {
 
 impl SandboxStatus {
     /// Runs a probe that enables the layers without a program and reports which are inactive.
-    pub async fn probe(sandbox: &SandboxSettings) -> Self {
+    pub async fn probe(settings: &Settings) -> Self {
+        let sandbox = &settings.sandbox;
         let missing = match sandbox.mode {
             SandboxMode::Off => Ok(Vec::new()),
-            SandboxMode::BestEffort | SandboxMode::Strict => query_launcher(sandbox).await,
+            SandboxMode::BestEffort | SandboxMode::Strict => query_launcher(settings).await,
         };
         Self { mode: sandbox.mode, is_offline: sandbox.is_offline, missing }
     }
 
+    /// True if tasks cannot access files and processes of the machine or of each other.
+    pub fn isolates(&self) -> bool {
+        let missing = self.missing.as_deref();
+        let is_active = |layer: &Layer| {
+            missing.is_ok_and(|missing| missing.iter().all(|missing| missing.wall != *layer))
+        };
+        self.mode != SandboxMode::Off && ESSENTIAL_LAYERS.iter().all(is_active)
+    }
+
     /// Describes the inactive layers. Returns an empty list if all are active.
     pub fn describe_inactive(&self) -> Vec<String> {
-        match &self.missing {
+        let mut texts = match &self.missing {
             _ if self.mode == SandboxMode::Off => vec!["sandbox off".to_owned()],
             Ok(missing) => missing.iter().map(ToString::to_string).collect(),
             Err(reason) => vec![format!("all layers ({reason})")],
+        };
+        if !self.isolates() {
+            texts.insert(0, "isolation of tasks".to_owned());
         }
+        texts
     }
 }
 
-async fn query_launcher(sandbox: &SandboxSettings) -> Result<Vec<InactiveLayer>, String> {
-    let launcher = sandbox.launcher.as_ref().ok_or("this build has no launcher")?;
+async fn query_launcher(settings: &Settings) -> Result<Vec<InactiveLayer>, String> {
+    let launcher = settings.sandbox.launcher.as_ref().ok_or("this build has no launcher")?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let request = LaunchRequest::new(sandbox, folder.path(), folder.path(), true);
+    let mut request = LaunchRequest::new(settings, folder.path(), folder.path());
+    request.probe = true;
     let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
     let output = Command::new(launcher)
         .args([LAUNCHER_COMMAND, &request])

@@ -221,7 +221,7 @@ async fn cpu_time_is_limited_by_call_timeout() {
 #[tokio::test]
 async fn shutdown_stops_warm_interpreters() {
     let toolbox = single_interpreter_toolbox();
-    let pid = run_data(&toolbox, python_call("import os\nresult = os.getpid()")).await;
+    let pid = run_data(&toolbox, python_call("import os\nresult = os.getppid()")).await;
     toolbox.shutdown().await;
     let pid = pid.parse().unwrap();
     wait_until("the interpreter ends", || !is_alive(pid)).await;

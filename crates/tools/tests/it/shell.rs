@@ -116,6 +116,18 @@ async fn supports_other_shells_and_no_capture() {
     );
 }
 
+/// Every user of the machine can read the arguments of a process. Arguments of other programs than the
+/// shell show that the test would find the secret.
+#[tokio::test]
+async fn command_is_not_visible_in_process_list() {
+    let command = "env; tr '\\0' ' ' < /proc/$$/cmdline; : first-secret-7; \
+                   sh -c 'tr \"\\0\" \" \" < /proc/$$/cmdline; : second-secret-7'; true";
+    let outcome = run_call(&test_toolbox(), shell_call(command)).await;
+    let printed = output_text(&outcome, "stdout");
+    assert!(!printed.contains("first-secret-7"), "{printed}");
+    assert!(printed.contains(": second-secret-7"), "{printed}");
+}
+
 /// The call ends although a process that left its group goes on writing to its output.
 #[tokio::test]
 async fn endless_output_of_escaped_process_does_not_block_call() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use noetl_playbook::model::ToolKind;
 use noetl_tools::sandbox::{SandboxMode, SandboxStatus};
-use noetl_tools::{CancellationToken, ToolCall};
+use noetl_tools::{CancellationToken, ToolCall, Toolbox};
 use noetl_types::{ByteSize, Json, JsonMap};
 
 use super::{CheckFinding, failed, note, ok, warning};
@@ -37,10 +37,16 @@ pub(super) fn check_sandbox(config: &Config, io: &Io<'_>) -> CheckFinding {
     match probe_sandbox(config, &io.env) {
         Ok((_, status)) if refuses_tasks(&status) => {
             let missing = status.describe_inactive().join(", ");
-            let text =
-                format!("tasks are refused because these layers cannot be enabled: {missing}");
-            failed("sandbox", text)
-                .fix("allow this user to create user namespaces, or set NOETL_SANDBOX=best_effort")
+            let text = format!("workers refuse tasks, because not active: {missing}");
+            failed("sandbox", text).fix(match status.mode {
+                SandboxMode::Strict => {
+                    "allow this user to create user namespaces, or set NOETL_SANDBOX=best_effort"
+                }
+                SandboxMode::Off | SandboxMode::BestEffort => {
+                    "allow this user to create user namespaces; if you trust all authors of the \
+                     playbooks that workers run here, set NOETL_SANDBOX=off"
+                }
+            })
         }
         Ok((output, status)) => evaluate_probe(&output, &status, &own_group(), &io.env),
         Err(reason) => {
@@ -51,19 +57,22 @@ pub(super) fn check_sandbox(config: &Config, io: &Io<'_>) -> CheckFinding {
 }
 
 fn refuses_tasks(status: &SandboxStatus) -> bool {
-    status.mode == SandboxMode::Strict && !status.describe_inactive().is_empty()
+    match status.mode {
+        SandboxMode::Off => false,
+        SandboxMode::BestEffort => !status.isolates(),
+        SandboxMode::Strict => !status.describe_inactive().is_empty(),
+    }
 }
 
 /// Runs the probe task. Returns its output and the sandbox layers that the kernel supports.
 fn probe_sandbox(config: &Config, env: &Env) -> Result<(String, SandboxStatus), String> {
-    let toolbox =
-        roles::build_toolbox(config, env, CodeTrust::Untrusted, PlatformToolSettings::default());
-    let sandbox =
-        roles::sandbox_settings(config, CodeTrust::Untrusted).map_err(|error| error.to_string())?;
-    let toolbox = toolbox.map_err(|error| error.to_string())?;
+    let settings =
+        roles::tool_settings(config, env, CodeTrust::Untrusted, PlatformToolSettings::default());
+    let settings = settings.map_err(|error| error.to_string())?;
     let runtime = roles::build_tokio_runtime(config, 1).map_err(|error| error.to_string())?;
     let (outcome, status) = runtime.block_on(async {
-        let status = SandboxStatus::probe(&sandbox).await;
+        let status = SandboxStatus::probe(&settings).await;
+        let toolbox = Toolbox::new(settings);
         let outcome = toolbox.call(probe_call(), CancellationToken::new()).await;
         toolbox.shutdown().await;
         (outcome, status)
@@ -188,7 +197,8 @@ mod tests {
             text.contains(": 32GiB of memory (NOETL_TASK_MEMORY) and files of 4GiB; "),
             "{text}"
         );
-        assert!(text.ends_with("not active: seccomp (EPERM), pid namespace (EPERM)"), "{text}");
+        let inactive = "not active: isolation of tasks, seccomp (EPERM), pid namespace (EPERM)";
+        assert!(text.ends_with(inactive), "{text}");
         for (active_line, inactive_line, layer) in [
             ("group 12", "group 7", "a separate process group"),
             ("mode 700", "mode 755", "a private directory"),

@@ -131,7 +131,9 @@ async fn tasks_cannot_open_platform_files() {
     let data = ("NOETL_DATA_DIR", text("data"));
     let denied = Some(TaskErrorKind::Auth);
     for trust in [CodeTrust::Trusted, CodeTrust::Untrusted] {
-        let settings = [data.clone(), ("NOETL_STORE", format!("sqlite:{}", text("my.db")))];
+        let writable = ("NOETL_SANDBOX_WRITABLE", dir.path().display().to_string());
+        let store = ("NOETL_STORE", format!("sqlite:{}", text("my.db")));
+        let settings = [data.clone(), store, writable];
         for file in ["data/noetl.db", "data/noetl.key", "my.db", "my.key"] {
             assert_eq!(open_file_as_task(&settings, trust, &path(file)).await, denied, "{file}");
         }
@@ -140,6 +142,11 @@ async fn tasks_cannot_open_platform_files() {
         assert_eq!(open_file_as_task(&settings, trust, &path("open/a.db")).await, None);
         assert_eq!(open_file_as_task(&settings, trust, &path("other.db")).await, denied);
     }
+    // Tasks of shared workers cannot access files that the operator has not named.
+    let neighbour = path("neighbour.db");
+    std::fs::write(&neighbour, "").unwrap();
+    assert_eq!(open_file_as_task(&[], CodeTrust::Untrusted, &neighbour).await, denied);
+    assert_eq!(open_file_as_task(&[], CodeTrust::Trusted, &neighbour).await, None);
     // Local runs may store files next to the database. Tasks of shared workers cannot access that directory.
     let user_file = path("data/mine.db");
     let data = [data];

@@ -8,7 +8,6 @@ from contextvars import Context
 BODY = "__noetl_body__"
 # Flag of code objects that have a parameter like `**names`.
 VARKEYWORDS_FLAG = 0x08
-MAX_CACHED_CODES = 256
 MAX_TRACEBACK_CHARS = 64 * 1024
 
 
@@ -16,45 +15,28 @@ class CompileError(Exception):
     """The code of a step cannot be compiled."""
 
 
-class Compiler:
-    def __init__(self):
-        self.cache = {}
-
-    def __call__(self, source, filename):
-        """Returns the code object, and True if its statements are wrapped in a function."""
-        key = (source, filename)
-        found = self.cache.get(key)
-        if found is None:
-            if len(self.cache) >= MAX_CACHED_CODES:
-                del self.cache[next(iter(self.cache))]
-            try:
-                found = self.compile(source, filename)
-            except Exception as error:
-                raise CompileError() from error
-            self.cache[key] = found
-        return found
-
-    def compile(self, source, filename):
-        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
-        if not has_toplevel_return(tree.body):
-            return compile(tree, filename, "exec", 0, True), False
-        # Imports stay outside the function: `from x import *` and `from __future__` require it.
-        head = 0
-        while head < len(tree.body) and is_import_or_docstring(tree.body[head]):
-            head += 1
-        inner, tree.body = tree.body[head:], tree.body[:head]
-        # Code that ends without a `return` returns `...`, unlike a bare `return`.
-        template = ast.parse("def %s(): return ..." % BODY, filename)
-        function = template.body[0]
-        end = ast.fix_missing_locations(ast.copy_location(function.body[0], inner[-1]))
-        function.body = inner = inner + [end]
-        ast.copy_location(function, inner[0])
-        tree.body.append(function)
-        names = bound_names(compile(tree, filename, "exec", 0, True))
-        if names:
-            # The names of the step stay global, as they are without a `return`.
-            function.body = [ast.copy_location(ast.Global(names=names), inner[0])] + inner
-        return compile(tree, filename, "exec", 0, True), True
+def compile_code(source, filename):
+    """Returns the code object, and True if its statements are wrapped in a function."""
+    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
+    if not has_toplevel_return(tree.body):
+        return compile(tree, filename, "exec", 0, True), False
+    # Imports stay outside the function: `from x import *` and `from __future__` require it.
+    head = 0
+    while head < len(tree.body) and is_import_or_docstring(tree.body[head]):
+        head += 1
+    inner, tree.body = tree.body[head:], tree.body[:head]
+    # Code that ends without a `return` returns `...`, unlike a bare `return`.
+    template = ast.parse("def %s(): return ..." % BODY, filename)
+    function = template.body[0]
+    end = ast.fix_missing_locations(ast.copy_location(function.body[0], inner[-1]))
+    function.body = inner = inner + [end]
+    ast.copy_location(function, inner[0])
+    tree.body.append(function)
+    names = bound_names(compile(tree, filename, "exec", 0, True))
+    if names:
+        # The names of the step stay global, as they are without a `return`.
+        function.body = [ast.copy_location(ast.Global(names=names), inner[0])] + inner
+    return compile(tree, filename, "exec", 0, True), True
 
 
 def is_import_or_docstring(statement):
@@ -165,7 +147,10 @@ def fill_scope(scope, request, inputs):
 
 def evaluate(request, scope, inputs):
     """Runs the code. Returns its value, or `None` if it has none."""
-    code, wrapped = compiler(request["code"], request["file"])
+    try:
+        code, wrapped = compile_code(request["code"], request["file"])
+    except Exception as error:
+        raise CompileError() from error
     import_libs(request.get("libs"), scope)
     try:
         return run_code(code, wrapped, scope, inputs)
@@ -258,6 +243,3 @@ def exit_reply(error, request):
     report = failure_reply("exited", error, request)
     number = error.code if isinstance(error.code, int) else 1
     return (b'{"code":%d,' % number + report[0][1:],) + report[1:]
-
-
-compiler = Compiler()
