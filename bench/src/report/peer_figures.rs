@@ -10,15 +10,8 @@ use crate::peers::{DURABLE_PEERS, PeerIdle};
 
 pub(super) fn peer_figures_table(document: &BenchDocument) -> String {
     let header = [
-        "peer",
-        "kind",
-        "W1 p50 / p99 ms",
-        "W2 runs/s",
-        "W3 p50 ms",
-        "W4 child runs s",
-        "W4 steps s",
-        "W5 idle MiB",
-        "W5 first / second start s",
+        "peer", "kind", "W1 p50 / p99 ms", "W2 runs/s", "W3 p50 ms", "W4 child runs s",
+        "W4 steps s", "W5 idle MiB", "W5 first / second start s",
     ];
     let rows: Vec<_> =
         peer_names(document).iter().filter_map(|peer| peer_figures_row(document, peer)).collect();

@@ -125,19 +125,8 @@ mod tests {
     #[test]
     fn values_are_parsed_as_yaml() {
         let sets = [
-            "a=1",
-            "b=1.5",
-            "c=true",
-            "d=null",
-            "e=Oslo, Norway",
-            "f='1'",
-            "g=[1, x]",
-            "h={k: v}",
-            "i=",
-            "j=k: v",
-            "k=http://host/?a=b",
-            "l=*",
-            "m=- x",
+            "a=1", "b=1.5", "c=true", "d=null", "e=Oslo, Norway", "f='1'", "g=[1, x]", "h={k: v}",
+            "i=", "j=k: v", "k=http://host/?a=b", "l=*", "m=- x",
         ];
         insta::assert_snapshot!(apply_sets(&sets).unwrap(), @r#"{"a":1,"b":1.5,"c":true,"d":null,"e":"Oslo, Norway","f":"1","g":[1,"x"],"h":{"k":"v"},"i":"","j":"k: v","k":"http://host/?a=b","l":"*","m":"- x"}"#);
     }

@@ -11,12 +11,8 @@ use crate::settings::Settings;
 
 /// Messages of programs that cannot allocate memory, in lower case.
 const MEMORY_ERROR_PATTERNS: [&str; 6] = [
-    "memoryerror",
-    "cannot allocate memory",
-    "can't allocate memory",
-    "out of memory",
-    "memory allocation of",
-    "bad_alloc",
+    "memoryerror", "cannot allocate memory", "can't allocate memory", "out of memory",
+    "memory allocation of", "bad_alloc",
 ];
 /// Messages of programs that cannot create a process or a thread.
 const PROCESS_ERROR_PATTERNS: [&str; 4] = [

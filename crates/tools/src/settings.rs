@@ -18,30 +18,14 @@ pub const MAX_OUTPUT_SIZE: ByteSize = ByteSize::from_mib(8);
 
 /// Environment variables of the worker that are passed to tools. All others stay private.
 pub const ENVIRONMENT_ALLOW_LIST: [&str; 13] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "VIRTUAL_ENV",
-    "PYENV_ROOT",
-    "PYENV_VERSION",
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE",
+    "SSL_CERT_DIR", "VIRTUAL_ENV", "PYENV_ROOT", "PYENV_VERSION",
 ];
 
 /// Environment variables of the worker that locate the container engine for its client.
 const CONTAINER_ENGINE_VARIABLES: [&str; 7] = [
-    "DOCKER_HOST",
-    "DOCKER_CONTEXT",
-    "DOCKER_CONFIG",
-    "DOCKER_CERT_PATH",
-    "DOCKER_TLS_VERIFY",
-    "CONTAINER_HOST",
-    "XDG_RUNTIME_DIR",
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY",
+    "CONTAINER_HOST", "XDG_RUNTIME_DIR",
 ];
 
 /// Search path for programs if the worker itself has no `PATH`.

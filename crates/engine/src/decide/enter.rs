@@ -256,11 +256,8 @@ impl StepEntry {
             (None, Some(width)) => {
                 let read =
                     |value: &Json| u32::try_from(value.as_u64()?).ok().filter(|width| *width > 0);
-                let width = location(TemplateField::MaxInFlight).resolve_setting(
-                    &width.value,
-                    &environment,
-                    read,
-                )?;
+                let width = location(TemplateField::MaxInFlight)
+                    .resolve_setting(&width.value, &environment, read)?;
                 Some(width.min(MAX_LOOP_IN_FLIGHT))
             }
         };

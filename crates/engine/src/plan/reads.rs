@@ -83,17 +83,8 @@ impl ReadBase {
 
 /// Names that the worker provides itself, or that no task can see.
 const WORKER_NAMES: [&str; 11] = [
-    "execution_id",
-    "input",
-    "output",
-    "outcome",
-    "error",
-    "event",
-    "results",
-    "_prev",
-    "_task",
-    "_attempt",
-    "__frame_max_rows",
+    "execution_id", "input", "output", "outcome", "error", "event", "results", "_prev", "_task",
+    "_attempt", "__frame_max_rows",
 ];
 /// Names of an iteration, in addition to its item.
 const ITERATION_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];

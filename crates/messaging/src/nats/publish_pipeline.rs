@@ -69,12 +69,10 @@ impl PublishPipeline {
         let mut headers = self.headers.clone();
         headers.insert(NATS_MESSAGE_ID, message.message_id);
         let reply_subject = format!("{}{number}", self.reply_prefix);
-        let publish = self.connection.client.publish_with_reply_and_headers(
-            message.subject,
-            reply_subject,
-            headers,
-            message.body,
-        );
+        let publish = self
+            .connection
+            .client
+            .publish_with_reply_and_headers(message.subject, reply_subject, headers, message.body);
         publish.await.map_err(|error| match error.kind() {
             PublishErrorKind::MaxPayloadExceeded => PublishFailure::TooLarge,
             PublishErrorKind::InvalidSubject => {

@@ -40,10 +40,7 @@ impl Generator<'_> {
             ) =>
             {
                 let path = self.pick_text(&[
-                    "output.n",
-                    "output.data.n",
-                    "outcome.result.n",
-                    "output.stats.total",
+                    "output.n", "output.data.n", "outcome.result.n", "output.stats.total",
                 ]);
                 format!("({path} | default(0) | int)")
             }
@@ -127,20 +124,15 @@ impl Generator<'_> {
     fn site_tests(&self, site: ExpressionSite, draw: usize) -> Option<&'static [&'static str]> {
         match site {
             ExpressionSite::Arc if draw < 3 => Some(&[
-                "event.name == 'call.done'",
-                "event.name == 'loop.done'",
-                "event.name == 'step.skipped'",
-                "event.name == 'call.error'",
+                "event.name == 'call.done'", "event.name == 'loop.done'",
+                "event.name == 'step.skipped'", "event.name == 'call.error'",
                 "event.name == 'call.error'",
             ]),
             ExpressionSite::Arc if draw == 9 && self.allows_suspension() => {
                 Some(&["output.approved", "output.name == 'go'", "output.payload.n > 1"])
             }
             ExpressionSite::Arc if draw < 5 && self.config.failures => Some(&[
-                "error",
-                "not error",
-                "error.kind == 'timeout'",
-                "error.retryable",
+                "error", "not error", "error.kind == 'timeout'", "error.retryable",
                 "output.status == 'error'",
             ]),
             ExpressionSite::Rule if draw < 6 => Some(&[
@@ -152,8 +144,7 @@ impl Generator<'_> {
                 "_attempt < 2",
             ]),
             ExpressionSite::Guard if draw < 2 && self.config.open_choices => Some(&[
-                "event.name == 'call.done'",
-                "event.name != 'step.skipped'",
+                "event.name == 'call.done'", "event.name != 'step.skipped'",
                 "(result.n | default(1)) > 1",
             ]),
             ExpressionSite::Guard

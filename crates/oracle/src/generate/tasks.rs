@@ -185,11 +185,7 @@ impl Generator<'_> {
             && let Some(label) = self.rng.pick_item(earlier_labels).cloned()
         {
             let expressions = [
-                "_prev.n",
-                "results.LABEL.n",
-                "LABEL.n",
-                "_prev",
-                "_prev.slept_ms",
+                "_prev.n", "results.LABEL.n", "LABEL.n", "_prev", "_prev.slept_ms",
                 "LABEL.payload.n",
             ];
             let path = self.pick_text(&expressions).replace("LABEL", &label);

@@ -13,17 +13,8 @@ use super::CheckContext;
 
 /// Built-in names that a step of the same name would hide.
 const BUILTIN_NAMES: [&str; 11] = [
-    "execution_id",
-    "workload",
-    "ctx",
-    "steps",
-    "keychain",
-    "output",
-    "error",
-    "event",
-    "iter",
-    "input",
-    "results",
+    "execution_id", "workload", "ctx", "steps", "keychain", "output", "error", "event", "iter",
+    "input", "results",
 ];
 
 pub(super) fn check_routes(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {

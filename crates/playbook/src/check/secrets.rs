@@ -6,32 +6,14 @@ use crate::yaml::{NodeValue, YamlNode};
 
 /// Keys whose values are secrets.
 const SECRET_KEYS: [&str; 14] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "bearer_token",
-    "access_token",
-    "refresh_token",
-    "api_key",
-    "apikey",
-    "client_secret",
-    "private_key",
-    "secret_key",
+    "password", "passwd", "passphrase", "secret", "token", "bearer_token", "access_token",
+    "refresh_token", "api_key", "apikey", "client_secret", "private_key", "secret_key",
     "db_password",
 ];
 
 /// Prefixes of well-known secrets, checked under any key.
 const SECRET_PREFIXES: [&str; 8] = [
-    "AKIA",
-    "ghp_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "sk_live_",
-    "-----BEGIN PRIVATE KEY",
+    "AKIA", "ghp_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "sk_live_", "-----BEGIN PRIVATE KEY",
 ];
 
 /// Keys that contain documentation instead of configuration.

@@ -8,34 +8,15 @@ use super::template_sites::{SiteKind, TemplateSite};
 
 /// Names available everywhere in an execution.
 const GLOBAL_NAMES: [&str; 13] = [
-    "execution_id",
-    "workload",
-    "ctx",
-    "steps",
-    "catalog_id",
-    "job",
-    "path",
-    "version",
-    "step",
-    "node_name",
-    "server_url",
-    "result",
-    "iter",
+    "execution_id", "workload", "ctx", "steps", "catalog_id", "job", "path", "version", "step",
+    "node_name", "server_url", "result", "iter",
 ];
 /// Names available at the start of an execution.
 const START_NAMES: [&str; 5] = ["env", "job", "input", "payload", "execution_id"];
 /// Names available inside a task, in addition to those of its step.
 const TASK_NAMES: [&str; 10] = [
-    "keychain",
-    "input",
-    "worker_id",
-    "command_id",
-    "idempotency_key",
-    "_prev",
-    "results",
-    "_task",
-    "_attempt",
-    "__frame_max_rows",
+    "keychain", "input", "worker_id", "command_id", "idempotency_key", "_prev", "results", "_task",
+    "_attempt", "__frame_max_rows",
 ];
 /// Names available in an iteration.
 const LOOP_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];

@@ -205,15 +205,8 @@ impl TaskEnvironment<'_> {
     /// All names that are known without looking them up.
     fn known_names(&self) -> Result<BTreeSet<Arc<str>>, FetchNeed> {
         const FIXED_NAMES: [&str; 9] = [
-            "execution_id",
-            "workload",
-            "ctx",
-            "steps",
-            "iter",
-            "results",
-            "command_id",
-            "worker_id",
-            "idempotency_key",
+            "execution_id", "workload", "ctx", "steps", "iter", "results", "command_id",
+            "worker_id", "idempotency_key",
         ];
         const ITERATION_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
         let command = self.command;

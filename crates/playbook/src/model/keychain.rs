@@ -49,12 +49,7 @@ pub struct KeychainEntry {
 
 impl KeychainEntry {
     pub(crate) const KEYS_WITHOUT_EFFECT: [&str; 7] = [
-        "scope",
-        "token_type",
-        "auto_renew",
-        "region",
-        "residency",
-        "allowed_regions",
+        "scope", "token_type", "auto_renew", "region", "residency", "allowed_regions",
         "no_broker_fallback",
     ];
 }

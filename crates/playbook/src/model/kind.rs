@@ -60,20 +60,8 @@ string_enum! {
 
 /// Kinds of other runtimes that no build of this one contains.
 pub const RESERVED_KINDS: [&str; 14] = [
-    "duckdb",
-    "ducklake",
-    "snowflake",
-    "gcs",
-    "gateway",
-    "secrets",
-    "iterator",
-    "playbooks",
-    "agent",
-    "wasm",
-    "sink",
-    "save",
-    "auth",
-    "task_sequence",
+    "duckdb", "ducklake", "snowflake", "gcs", "gateway", "secrets", "iterator", "playbooks",
+    "agent", "wasm", "sink", "save", "auth", "task_sequence",
 ];
 
 /// Cargo features of this build that add tool kinds.
@@ -180,33 +168,13 @@ macro_rules! sql_keys {
 
 /// Keys that contain SQL.
 const STATEMENT_KEY_GROUP: &[&str] = &[
-    "command",
-    "query",
-    "commands",
-    "queries",
-    "cmd",
-    "command_b64",
-    "query_b64",
-    "commands_b64",
-    "queries_b64",
-    "cmd_b64",
-    "script",
+    "command", "query", "commands", "queries", "cmd", "command_b64", "query_b64", "commands_b64",
+    "queries_b64", "cmd_b64", "script",
 ];
 
 const NATS_OPERATIONS: &[&str] = &[
-    "kv_get",
-    "kv_put",
-    "kv_delete",
-    "kv_keys",
-    "kv_purge",
-    "object_get",
-    "object_put",
-    "object_delete",
-    "object_list",
-    "object_info",
-    "js_publish",
-    "js_consume",
-    "js_get_msg",
+    "kv_get", "kv_put", "kv_delete", "kv_keys", "kv_purge", "object_get", "object_put",
+    "object_delete", "object_list", "object_info", "js_publish", "js_consume", "js_get_msg",
     "js_stream_info",
 ];
 

@@ -126,14 +126,7 @@ mod tests {
         assert_eq!(SetTarget::parse("n"), Ok(SetTarget::Bare("n".into())));
         assert_eq!(SetTarget::parse("cxt.n"), Ok(SetTarget::Bare("cxt.n".into())));
         for key in [
-            "",
-            "ctx",
-            "ctx.",
-            "ctx..a",
-            "workload.x",
-            "steps.a",
-            "keychain.k",
-            "execution_id",
+            "", "ctx", "ctx.", "ctx..a", "workload.x", "steps.a", "keychain.k", "execution_id",
             "iter.parent",
         ] {
             assert_eq!(SetTarget::parse(key), Err(ReservedName), "{key}");

@@ -67,21 +67,8 @@ mod tests {
     fn resolves_scalars_by_core_schema() {
         let text = |source: &str| resolve_plain_scalar(source).unwrap().is_none();
         for source in [
-            "yes",
-            "on",
-            "off",
-            "no",
-            "1_000",
-            "0b11",
-            "1:30",
-            "-",
-            "+",
-            ".",
-            "1e",
-            "12abc",
-            "2024-01-01",
-            "0o8",
-            "0x",
+            "yes", "on", "off", "no", "1_000", "0b11", "1:30", "-", "+", ".", "1e", "12abc",
+            "2024-01-01", "0o8", "0x",
         ] {
             assert!(text(source), "{source} is text");
         }

@@ -127,19 +127,9 @@ fn stops_repeated_doubling() {
 #[test]
 fn limits_count_shared_parts() {
     for end in [
-        "ns.x",
-        "ns.x | tojson | length",
-        "ns.x | tojson(2) | length",
-        "ns.x ~ ''",
-        "'' ~ ns.x",
-        "[ns.x] | join",
-        "ns.x | string | length",
-        "ns.x == (ns.x | list)",
-        "ns.x | sort | length",
-        "ns.x | unique | length",
-        "ns.x in [[ns.x]]",
-        "ns.x | sha256",
-        "ns.x | upper | length",
+        "ns.x", "ns.x | tojson | length", "ns.x | tojson(2) | length", "ns.x ~ ''", "'' ~ ns.x",
+        "[ns.x] | join", "ns.x | string | length", "ns.x == (ns.x | list)", "ns.x | sort | length",
+        "ns.x | unique | length", "ns.x in [[ns.x]]", "ns.x | sha256", "ns.x | upper | length",
         "{'a': ns.x}",
     ] {
         let text = doubling_template(40, "[1]", "[ns.x, ns.x]", end);
@@ -442,17 +432,8 @@ proptest! {
 #[test]
 fn parsing_uses_little_memory() {
     for part in [
-        "{{a}}",
-        "x{{a}}",
-        "{{a.b}}",
-        "{{a|d}}",
-        "{{a+a+a+a+a+a+a+a}}",
-        "{{[a,a,a,a,a,a,a,a,a]}}",
-        "{{{a:a,a:a,a:a,a:a}}}",
-        "{%if a%}{%endif%}",
-        "{%set a=1%}",
-        "{{1=='a'}}",
-        "{{a|lenght}}",
+        "{{a}}", "x{{a}}", "{{a.b}}", "{{a|d}}", "{{a+a+a+a+a+a+a+a}}", "{{[a,a,a,a,a,a,a,a,a]}}",
+        "{{{a:a,a:a,a:a,a:a}}}", "{%if a%}{%endif%}", "{%set a=1%}", "{{1=='a'}}", "{{a|lenght}}",
         "{%do%}",
     ] {
         let text = part.repeat((1 << 20) / part.len());

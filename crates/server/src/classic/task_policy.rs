@@ -46,8 +46,7 @@ impl ClassicApi {
         let is_frame = attempt.issued.command()?.frame.is_some();
         if is_frame || matches!(step.tool, Tool::Pipeline(_)) {
             return Ok(PolicyResult::Closed(Box::new(outcome_as_reported(
-                attempt.answer,
-                attempt.set,
+                attempt.answer, attempt.set,
             ))));
         }
         let reported = attempt.answer.error.clone();

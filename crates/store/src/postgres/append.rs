@@ -81,15 +81,8 @@ impl<'r> GroupParams<'r> {
 
     fn as_params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let common: [&(dyn ToSql + Sync); 9] = [
-            &self.items,
-            &self.events,
-            &self.fences,
-            &self.issued,
-            &self.patches,
-            &self.timers,
-            &self.results,
-            &self.outbox,
-            &self.command_ids,
+            &self.items, &self.events, &self.fences, &self.issued, &self.patches, &self.timers,
+            &self.results, &self.outbox, &self.command_ids,
         ];
         let coordination = self.coordination.iter().flat_map(CoordinationParams::as_params);
         common.into_iter().chain(coordination).collect()

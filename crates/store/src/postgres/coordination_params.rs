@@ -62,13 +62,8 @@ impl CoordinationParams {
 
     pub(super) fn as_params(&self) -> [&(dyn ToSql + Sync); 7] {
         [
-            &self.waits,
-            &self.follow_ups,
-            &self.slots,
-            &self.cache_puts,
-            &self.requests,
-            &self.messages,
-            &self.lock_keys,
+            &self.waits, &self.follow_ups, &self.slots, &self.cache_puts, &self.requests,
+            &self.messages, &self.lock_keys,
         ]
     }
 }

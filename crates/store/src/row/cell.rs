@@ -301,22 +301,8 @@ macro_rules! numbers {
 }
 
 numbers!(
-    AuditId,
-    CatalogId,
-    CommandId,
-    CredentialId,
-    EventId,
-    ExecutionId,
-    KeychainId,
-    OutboxId,
-    QuarantineId,
-    ResultId,
-    RuntimeId,
-    Seq,
-    SignalId,
-    TokenId,
-    ExecutionVersion,
-    MaxAttempts,
+    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, KeychainId, OutboxId,
+    QuarantineId, ResultId, RuntimeId, Seq, SignalId, TokenId, ExecutionVersion, MaxAttempts,
     Priority
 );
 

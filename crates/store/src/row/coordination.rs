@@ -206,15 +206,8 @@ pub(crate) fn encode_cache_put(prepared: &PreparedAppend, put: &CachePut) -> Vec
         CachedResult::Reference(reference) => (None, Some(reference)),
     };
     cells![
-        prepared.tenant_id,
-        put.scope,
-        put.key_sha256,
-        result,
-        reference,
-        put.origin_execution_id,
-        put.origin_seq,
-        prepared.head.ingest_time,
-        put.expires_at,
+        prepared.tenant_id, put.scope, put.key_sha256, result, reference, put.origin_execution_id,
+        put.origin_seq, prepared.head.ingest_time, put.expires_at,
     ]
 }
 
@@ -270,14 +263,8 @@ pub(crate) fn encode_idempotency_record(
     record: &IdempotencyRecord,
 ) -> Vec<Cell> {
     cells![
-        prepared.tenant_id,
-        record.route,
-        record.key_sha256,
-        record.body_sha256,
-        record.status,
-        record.answer,
-        prepared.append.execution_id,
-        record.expires_at,
+        prepared.tenant_id, record.route, record.key_sha256, record.body_sha256, record.status,
+        record.answer, prepared.append.execution_id, record.expires_at,
     ]
 }
 

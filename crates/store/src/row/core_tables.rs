@@ -247,15 +247,8 @@ pub(crate) fn encode_view(
 
 pub(crate) fn encode_patch(execution_id: ExecutionId, patch: &CommandPatch) -> Vec<Cell> {
     cells![
-        patch.command_id,
-        execution_id,
-        patch.status,
-        patch.held,
-        patch.ends_lease,
-        patch.not_before,
-        patch.started_at,
-        patch.completed_at,
-        patch.error,
+        patch.command_id, execution_id, patch.status, patch.held, patch.ends_lease,
+        patch.not_before, patch.started_at, patch.completed_at, patch.error,
     ]
 }
 

@@ -49,13 +49,8 @@ pub(crate) static RESULT: Table =
 
 pub(crate) fn encode_new_result(prepared: &PreparedAppend, result: &NewResult) -> Vec<Cell> {
     cells![
-        prepared.append.execution_id,
-        result.result_id,
-        result.name,
-        result.bytes,
-        result.sha256,
-        result.media_type,
-        prepared.head.ingest_time,
+        prepared.append.execution_id, result.result_id, result.name, result.bytes, result.sha256,
+        result.media_type, prepared.head.ingest_time,
     ]
 }
 

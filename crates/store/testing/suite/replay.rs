@@ -16,11 +16,7 @@ type ReplayFields = ((EventId, Seq, EventName, StatusName), Vec<Option<String>>,
 fn replay_fields(row: ReplayRow<'_>) -> ReplayFields {
     let command_id = row.command_id.map(|id| id.to_string());
     let texts = [
-        row.node_name,
-        row.stage_id,
-        row.frame_id,
-        row.aggregate_type,
-        row.aggregate_id,
+        row.node_name, row.stage_id, row.frame_id, row.aggregate_type, row.aggregate_id,
         row.worker_id,
     ];
     let texts = texts.into_iter().map(|text| text.map(str::to_owned));

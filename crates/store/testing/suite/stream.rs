@@ -111,16 +111,9 @@ fn random_event(run: &mut TestExecution, rng: &mut SeededRng) -> NewEvent {
     let mut event = run.next_event(EventType::CallDone);
     let mut text = |field: &mut Option<Text>| *field = rng.one_in(2).then(|| random_text(rng));
     for field in [
-        &mut event.node_id,
-        &mut event.node_name,
-        &mut event.node_type,
-        &mut event.stage_id,
-        &mut event.frame_id,
-        &mut event.aggregate_id,
-        &mut event.error,
-        &mut event.stack_trace,
-        &mut event.worker_id,
-        &mut event.correlation_id,
+        &mut event.node_id, &mut event.node_name, &mut event.node_type, &mut event.stage_id,
+        &mut event.frame_id, &mut event.aggregate_id, &mut event.error, &mut event.stack_trace,
+        &mut event.worker_id, &mut event.correlation_id,
     ] {
         text(field);
     }

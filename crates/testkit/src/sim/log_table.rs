@@ -9,25 +9,9 @@ use noetl_types::{Json, JsonMap};
 
 /// Keys with ids, times, and values of other columns.
 const OMITTED_KEYS: [&str; 20] = [
-    "command_id",
-    "loop_id",
-    "idempotency_key",
-    "emitted_at",
-    "definition_sha256",
-    "lease_until",
-    "catalog_id",
-    "execution_id",
-    "path",
-    "version",
-    "step",
-    "tool_kind",
-    "deadline_ms",
-    "call_index",
-    "max_attempts",
-    "not_before",
-    "fire_at",
-    "child_execution_id",
-    "kept_seq",
+    "command_id", "loop_id", "idempotency_key", "emitted_at", "definition_sha256", "lease_until",
+    "catalog_id", "execution_id", "path", "version", "step", "tool_kind", "deadline_ms",
+    "call_index", "max_attempts", "not_before", "fire_at", "child_execution_id", "kept_seq",
     "signal_id",
 ];
 

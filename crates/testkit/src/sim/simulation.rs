@@ -265,11 +265,8 @@ impl Simulation {
             }
         };
         self.coordination.apply_slot_changes(&decision.slots);
-        self.coordination.cache_results(
-            self.header.execution_id,
-            &decision.cache_entries,
-            self.now,
-        );
+        self.coordination
+            .cache_results(self.header.execution_id, &decision.cache_entries, self.now);
         for payload in &decision.payloads {
             let uri = payload.reference.uri().into();
             self.payloads.insert(uri, payload.content.clone());

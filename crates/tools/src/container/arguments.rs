@@ -14,20 +14,8 @@ use crate::settings::Settings;
 /// Prefixes of the variables that the client of an engine reads itself. The container gets these
 /// through the command line, so that they do not affect the client.
 const CLIENT_VARIABLE_PREFIXES: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LD_",
-    "DYLD_",
-    "GO",
-    "DOCKER_",
-    "BUILDKIT_",
-    "CONTAINER",
-    "PODMAN_",
-    "REGISTRY_",
-    "STORAGE_",
-    "XDG_",
-    "SSL_",
+    "PATH", "HOME", "TMPDIR", "LD_", "DYLD_", "GO", "DOCKER_", "BUILDKIT_", "CONTAINER", "PODMAN_",
+    "REGISTRY_", "STORAGE_", "XDG_", "SSL_",
 ];
 
 /// Arguments and environment of a `run` command.

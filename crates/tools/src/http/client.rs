@@ -21,14 +21,8 @@ const MAX_REDIRECTS: usize = 3;
 /// Headers that are also sent to another origin after a redirect. Any other header may hold a
 /// credential, regardless of its name.
 const CROSS_ORIGIN_HEADERS: [&str; 8] = [
-    "accept",
-    "accept-charset",
-    "accept-encoding",
-    "accept-language",
-    "content-language",
-    "content-type",
-    "idempotency-key",
-    "user-agent",
+    "accept", "accept-charset", "accept-encoding", "accept-language", "content-language",
+    "content-type", "idempotency-key", "user-agent",
 ];
 
 /// HTTP client that applies the operator's egress policy.

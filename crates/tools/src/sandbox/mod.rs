@@ -68,14 +68,7 @@ const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
 
 /// Sockets through which a task could escape the sandbox: container engines, databases, the system.
 const SOCKET_NAMES: [&str; 9] = [
-    "postgresql",
-    "docker.sock",
-    "docker",
-    "containerd",
-    "podman",
-    "crio",
-    "user",
-    "dbus",
+    "postgresql", "docker.sock", "docker", "containerd", "podman", "crio", "user", "dbus",
     "systemd/private",
 ];
 

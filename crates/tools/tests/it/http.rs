@@ -22,9 +22,7 @@ fn response_body(outcome: &noetl_tools::ToolOutcome) -> String {
 #[tokio::test]
 async fn response_becomes_data() {
     let server = TestHttpServer::with_response(&http_response(
-        "200 OK",
-        "X-Thing: a\r\nx-thing: b\r\n",
-        r#"{"a": [1]}"#,
+        "200 OK", "X-Thing: a\r\nx-thing: b\r\n", r#"{"a": [1]}"#,
     ))
     .await;
     let outcome = run_call(&test_toolbox(), get_call(&server.url("/x"))).await;

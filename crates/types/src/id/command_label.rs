@@ -81,13 +81,7 @@ mod tests {
     #[test]
     fn rejects_invalid_labels() {
         for text in [
-            "",
-            "12",
-            "12:load",
-            "12::34",
-            "x:load:34",
-            "12:load:34:0",
-            "12:load:34:i0:x",
+            "", "12", "12:load", "12::34", "x:load:34", "12:load:34:0", "12:load:34:i0:x",
             "12:load:34:i",
         ] {
             assert!(text.parse::<CommandLabel>().is_err(), "{text}");

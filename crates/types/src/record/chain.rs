@@ -80,6 +80,16 @@ pub enum ChainError {
     },
 }
 
+impl ChainError {
+    /// First event that is missing or cannot be trusted.
+    pub const fn first_bad_seq(&self) -> Seq {
+        match self {
+            Self::Gap { expected, .. } => *expected,
+            Self::Modified { seq } => *seq,
+        }
+    }
+}
+
 /// Verifies every link of a log, page by page.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChainVerifier {

@@ -11,14 +11,8 @@ use crate::config::table::SETTINGS_TABLE;
 /// Names that are not in the settings table: read elsewhere, or settings of other images.
 const SETTINGS_OUTSIDE_TABLE: [&str; 8] = [
     // A build argument of the container image.
-    "WORKER_IMAGE",
-    "POSTGRES_DB",
-    "NOETL_UNSAFE_PLAINTEXT",
-    "NOETL_TLS_CERT",
-    "NOETL_TLS_KEY",
-    "NOETL_NATS_URL",
-    "NOETL_EVENT_STREAM_ENABLED",
-    "NOETL_CONFIG",
+    "WORKER_IMAGE", "POSTGRES_DB", "NOETL_UNSAFE_PLAINTEXT", "NOETL_TLS_CERT", "NOETL_TLS_KEY",
+    "NOETL_NATS_URL", "NOETL_EVENT_STREAM_ENABLED", "NOETL_CONFIG",
 ];
 
 fn deploy_dir() -> PathBuf {

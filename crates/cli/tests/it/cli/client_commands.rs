@@ -302,16 +302,8 @@ fn runs_are_found_by_partial_id() {
     assert!(last.contains("playbook.completed"), "{last}");
     let seqs = events.lines().filter(|line| line.contains("\"seq\":")).count();
     assert_eq!(seqs, events.lines().count());
-    let step_events = server.run_ok(&[
-        "runs",
-        "events",
-        &id,
-        "--step",
-        "each",
-        "--type",
-        "step.exit",
-        "--no-headers",
-    ]);
+    let step_events = server
+        .run_ok(&["runs", "events", &id, "--step", "each", "--type", "step.exit", "--no-headers"]);
     assert_eq!(step_events.lines().count(), 1, "{step_events}");
 
     for args in [
@@ -448,12 +440,7 @@ fn profiles_name_servers_and_hold_no_secrets() {
     record(&["profile", "show"]);
     record(&["profile", "add", "here", "--server", &server.url]);
     record(&[
-        "profile",
-        "add",
-        "prod",
-        "--server",
-        "https://noetl.example.com",
-        "--token-env",
+        "profile", "add", "prod", "--server", "https://noetl.example.com", "--token-env",
         "PROD_TOKEN",
     ]);
     record(&["profile", "add", "here", "--server", &server.url]);
@@ -537,16 +524,8 @@ fn doctor_reports_problems() {
     };
     let healthy = run_client(&["doctor", "-o", "jsonl"]);
     for check in [
-        "settings",
-        "data directory",
-        "store",
-        "python3",
-        "containers",
-        "server",
-        "port",
-        "clock",
-        "limits",
-        "sandbox",
+        "settings", "data directory", "store", "python3", "containers", "server", "port", "clock",
+        "limits", "sandbox",
     ] {
         assert!(
             healthy.out.contains(&format!("\"check\":\"{check}\"")),

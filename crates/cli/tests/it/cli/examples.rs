@@ -12,21 +12,9 @@ use crate::cli::support::{CRATE_DIR, CommandOutput, TestDir};
 
 /// Examples. Each is run by a test here, or in `run.rs` if its progress is checked.
 const EXAMPLES: [&str; 15] = [
-    "approval",
-    "big_results",
-    "error_handling",
-    "fan_out_and_join",
-    "files_in_parallel",
-    "hello",
-    "http_pagination",
-    "http_retry",
-    "mcp_tool",
-    "parallel_loop",
-    "postgres_pipeline",
-    "retries",
-    "sqlite_etl",
-    "sub_playbooks",
-    "sub_playbooks_region",
+    "approval", "big_results", "error_handling", "fan_out_and_join", "files_in_parallel", "hello",
+    "http_pagination", "http_retry", "mcp_tool", "parallel_loop", "postgres_pipeline", "retries",
+    "sqlite_etl", "sub_playbooks", "sub_playbooks_region",
 ];
 
 fn example_path(name: &str) -> String {

@@ -12,25 +12,8 @@ fn top_level_help() {
 #[test]
 fn help_of_every_command() {
     for command in [
-        "run",
-        "dev",
-        "server",
-        "worker",
-        "stream",
-        "token",
-        "secret",
-        "catalog",
-        "exec",
-        "runs",
-        "profile",
-        "config",
-        "doctor",
-        "check",
-        "graph",
-        "schema",
-        "explain",
-        "completions",
-        "man",
+        "run", "dev", "server", "worker", "stream", "token", "secret", "catalog", "exec", "runs",
+        "profile", "config", "doctor", "check", "graph", "schema", "explain", "completions", "man",
     ] {
         insta::assert_snapshot!(
             format!("help_{command}"),
@@ -84,25 +67,9 @@ fn completions_mention_every_command() {
         let output = run_noetl(&["completions", shell]);
         assert_eq!(output.code, 0);
         for command in [
-            "run",
-            "dev",
-            "server",
-            "worker",
-            "stream",
-            "token",
-            "secret",
-            "catalog",
-            "exec",
-            "runs",
-            "profile",
-            "config",
-            "doctor",
-            "check",
-            "graph",
-            "schema",
-            "explain",
-            "completions",
-            "man",
+            "run", "dev", "server", "worker", "stream", "token", "secret", "catalog", "exec",
+            "runs", "profile", "config", "doctor", "check", "graph", "schema", "explain",
+            "completions", "man",
         ] {
             assert!(output.out.contains(command), "{shell} lacks {command}");
         }

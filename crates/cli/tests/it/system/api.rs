@@ -21,14 +21,9 @@ const MAX_EXAMPLES: &str = "12";
 /// Enabled checks. Acceptance of valid requests is not one of them: a request that the document
 /// allows may still be refused, for example for an unknown playbook.
 const ENABLED_CHECKS: [&str; 8] = [
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_headers_conformance",
-    "response_schema_conformance",
-    "negative_data_rejection",
-    "ignored_auth",
-    "unsupported_method",
+    "not_a_server_error", "status_code_conformance", "content_type_conformance",
+    "response_headers_conformance", "response_schema_conformance", "negative_data_rejection",
+    "ignored_auth", "unsupported_method",
 ];
 
 /// Operations that are not tested, with the reason.

@@ -394,11 +394,9 @@ async fn stream_and_outbox_publish_equal_events() {
         assert!(copies.windows(2).all(|pair| pair[0] == pair[1]), "{event:?}");
     }
     let stream = platform.connection.stream_info("noetl_events").await.unwrap().unwrap();
-    let ids = platform.connection.message_ids(
-        "noetl_events",
-        stream.first_sequence,
-        stream.last_sequence,
-    );
+    let ids = platform
+        .connection
+        .message_ids("noetl_events", stream.first_sequence, stream.last_sequence);
     assert_eq!(ids.await.unwrap().len() as u64, stream.messages);
     platform.close().await;
 }

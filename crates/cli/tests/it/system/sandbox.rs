@@ -154,18 +154,9 @@ print(json.dumps(got))
 
 /// Attempts that succeed without a sandbox, so that their failure shows that a layer blocks them.
 const POSSIBLE_WITHOUT_SANDBOX: [&str; 12] = [
-    "database",
-    "write",
-    "network",
-    "links_in_proc",
-    "database_of_neighbour",
-    "inherited_descriptor",
-    "socket_in_shared_directory",
-    "abstract_socket",
-    "ptrace",
-    "fork_bomb",
-    "orphan",
-    "signal_to_others",
+    "database", "write", "network", "links_in_proc", "database_of_neighbour",
+    "inherited_descriptor", "socket_in_shared_directory", "abstract_socket", "ptrace", "fork_bomb",
+    "orphan", "signal_to_others",
 ];
 
 /// The same for tasks that run as root.

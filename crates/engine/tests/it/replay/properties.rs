@@ -21,22 +21,9 @@ fn shuffle_records(mut records: Vec<EventRecord>, seed: u64) -> Vec<EventRecord>
 /// An event as returned by `GET /api/executions/{id}/events`.
 fn to_api_json(record: &EventRecord) -> String {
     const API_FIELDS: [&str; 16] = [
-        "event_id",
-        "seq",
-        "execution_id",
-        "event_type",
-        "node_id",
-        "node_name",
-        "status",
-        "created_at",
-        "timestamp",
-        "duration",
-        "context",
-        "result",
-        "error",
-        "catalog_id",
-        "worker_id",
-        "meta",
+        "event_id", "seq", "execution_id", "event_type", "node_id", "node_name", "status",
+        "created_at", "timestamp", "duration", "context", "result", "error", "catalog_id",
+        "worker_id", "meta",
     ];
     let body = parse(&to_canonical(record)).unwrap();
     let fields = body.as_map().unwrap().iter().filter(|(key, _)| API_FIELDS.contains(&&***key));

@@ -245,13 +245,7 @@ fn external_data_requests_payload_on_read() {
     );
     let need = FetchNeed::Payload { reference: Arc::from("noetl://execution/1/result/s/1") };
     for text in [
-        "s.rows[1100].id",
-        "s.rows | length",
-        "s",
-        "s | length",
-        "s.nope",
-        "s[0]",
-        "s.data.rows",
+        "s.rows[1100].id", "s.rows | length", "s", "s | length", "s.nope", "s[0]", "s.data.rows",
         "s == 1",
     ] {
         let error = render_template(&format!("{{{{ {text} }}}}"), &environment).unwrap_err();

@@ -64,11 +64,7 @@ impl Turn {
         let polls = self.poll_requests();
         let execution_id = self.execution.header.execution_id;
         let leases = EagerLeases::assign_commands(
-            &self.driver,
-            &mut self.changes,
-            &polls,
-            execution_id,
-            self.now,
+            &self.driver, &mut self.changes, &polls, execution_id, self.now,
         );
         let append = AppendRequest {
             use_outbox: self.driver.infra.settings.outbox && !self.execution.is_publisher(),

@@ -179,12 +179,8 @@ impl Turn {
         }
         let defaults =
             QueueDefaults { pool: &self.execution.pool, priority: self.execution.priority };
-        self.changes.add_decision(
-            &decision.events,
-            &self.execution.state,
-            &decision.next,
-            &defaults,
-        );
+        self.changes
+            .add_decision(&decision.events, &self.execution.state, &decision.next, &defaults);
         self.effects.add_decision(&message.input, &decision, &self.execution, self.now);
         let is_issue =
             |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));

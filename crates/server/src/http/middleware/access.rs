@@ -33,6 +33,7 @@ pub(in crate::http) use noetl_types::Scope;
 pub(in crate::http) struct CallerIdentity {
     details: Arc<IdentityDetails>,
     /// Counts the request as active while any copy of the identity exists.
+    #[expect(dead_code, reason = "the request ends when the last copy is dropped")]
     active_request: Option<Arc<ActiveRequest>>,
 }
 

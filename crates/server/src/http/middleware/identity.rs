@@ -205,11 +205,7 @@ mod tests {
     #[test]
     fn accepts_local_developer() {
         for host in [
-            "localhost",
-            "LOCALHOST:8082",
-            "app.localhost:80",
-            "127.0.0.1",
-            "127.1.2.3:9",
+            "localhost", "LOCALHOST:8082", "app.localhost:80", "127.0.0.1", "127.1.2.3:9",
             "[::1]:8082",
         ] {
             assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 200, "{host}");
@@ -222,13 +218,8 @@ mod tests {
     #[test]
     fn rejects_rebound_host_name() {
         for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "notlocalhost",
-            "10.0.0.7:8082",
-            "user@evil.example",
-            "[::1",
-            "",
+            "evil.example", "localhost.evil.example", "notlocalhost", "10.0.0.7:8082",
+            "user@evil.example", "[::1", "",
         ] {
             assert_eq!(developer_status("127.0.0.1:5", "/", &[("host", host)]), 403, "{host}");
         }
@@ -255,13 +246,8 @@ mod tests {
         assert_eq!(status_with_origin("http://localhost:8082"), 200);
         assert_eq!(status_with_origin("http://localhost:5173"), 200, "listed by the operator");
         for foreign in [
-            "http://localhost:3000",
-            "http://localhost",
-            "https://localhost:8082",
-            "http://127.0.0.1:8082",
-            "http://evil.example",
-            "null",
-            "",
+            "http://localhost:3000", "http://localhost", "https://localhost:8082",
+            "http://127.0.0.1:8082", "http://evil.example", "null", "",
         ] {
             assert_eq!(status_with_origin(foreign), 403, "{foreign}");
         }

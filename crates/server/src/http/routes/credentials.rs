@@ -94,12 +94,10 @@ async fn get_sealed_credential(
             app.services.credentials.issue_sealed_credential(&app.ctx, request).await?
         }
         _ if app.identity.allows_scope(Scope::CredAdmin) => {
-            let sealed = app.services.credentials.reveal_sealed_credential(
-                &app.ctx,
-                &key,
-                &worker_id,
-                execution_id,
-            );
+            let sealed = app
+                .services
+                .credentials
+                .reveal_sealed_credential(&app.ctx, &key, &worker_id, execution_id);
             sealed.await?
         }
         _ => return Err(secret_access_denied()),

@@ -154,16 +154,8 @@ async fn explains_retry_delay() {
     assert_eq!(
         types,
         [
-            "step.enter",
-            "command.issued",
-            "command.claimed",
-            "command.started",
-            "call.error",
-            "call.error",
-            "call.done",
-            "command.completed",
-            "ctx.updated",
-            "step.exit"
+            "step.enter", "command.issued", "command.claimed", "command.started", "call.error",
+            "call.error", "call.done", "command.completed", "ctx.updated", "step.exit"
         ]
     );
     // Late reports are ignored.

@@ -5,8 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Method;
 use noetl_api::execute::ExecuteRequest;
-use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Scope, TenantId};
+use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
 
 use super::backends::{StoreFixture, on_every_store};
@@ -198,10 +197,10 @@ async fn start_server_with_limits(
 
 /// Numbers of children of a run that wait, and of its children that could not start.
 async fn child_counts(server: &TestServer, parent: &str) -> (usize, usize) {
-    let parent_id: ExecutionId = parent.parse().unwrap();
-    let store = server.services.infra.store();
+    let child = format!("\"parent_execution_id\":\"{parent}\"");
     loop {
-        let open = store.list_open_children(parent_id, None, PageLimit::MAX).await.unwrap().len();
+        let children = server.get(&format!("/api/executions?parent={parent}&limit=500")).await;
+        let open = children.text.matches(&child).count();
         let log = server.get(&format!("/api/executions/{parent}/events?limit=500")).await;
         let refused = log.text.matches("has reached its limit of").count();
         let failed = log.text.matches("\"kind\":\"limit\"").count().min(refused);

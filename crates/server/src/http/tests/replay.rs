@@ -33,14 +33,8 @@ fn number_at(reply: &TestResponse, pointer: &str) -> i64 {
 /// Recomputes the checksum from the bytes of the answer.
 fn checksum_of_body(reply: &TestResponse) -> String {
     const UNCHECKED_FIELDS: [&str; 8] = [
-        "checksum",
-        "projection_checksums",
-        "projection",
-        "replay_snapshot",
-        "truncated",
-        "warnings",
-        "payload_resolution",
-        "payload_resolution_summary",
+        "checksum", "projection_checksums", "projection", "replay_snapshot", "truncated",
+        "warnings", "payload_resolution", "payload_resolution_summary",
     ];
     let json = parse(reply.text.as_bytes()).unwrap();
     let covered: JsonMap = json

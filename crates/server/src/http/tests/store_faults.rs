@@ -13,16 +13,8 @@ use super::{TWO_STEPS, TestResponse, build_request, start_server_on};
 
 /// Fragments of internal details: statements, code locations, paths, underlying causes.
 const INTERNAL_DETAILS: [&str; 10] = [
-    "failed on purpose",
-    "SELECT ",
-    "INSERT ",
-    "UPDATE ",
-    "sqlite",
-    "postgres",
-    "panicked",
-    ".rs:",
-    "src/",
-    "/home/",
+    "failed on purpose", "SELECT ", "INSERT ", "UPDATE ", "sqlite", "postgres", "panicked", ".rs:",
+    "src/", "/home/",
 ];
 
 /// Bodies, some of which reach the store.

@@ -220,10 +220,7 @@ async fn client_certificate_identifies_caller() {
 async fn unlisted_certificate_is_unauthenticated() {
     let server = MutualTlsServer::new().await;
     for name in [
-        "DNS:worker.test",
-        "DNS:x.ops.test",
-        "DNS:*.test",
-        "URI:spiffe://test/worker2",
+        "DNS:worker.test", "DNS:x.ops.test", "DNS:*.test", "URI:spiffe://test/worker2",
         "URI:dns:ops.test",
     ] {
         let stranger = server.issue_certificate("stranger", name);

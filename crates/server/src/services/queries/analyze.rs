@@ -29,9 +29,7 @@ impl Queries {
         let mut remaining = check_in_range("max_events", request.max_events, &MAX_EVENTS_RANGE)?;
         let mut sample = EventSample {
             max_events: check_in_range(
-                "event_sample_size",
-                request.event_sample_size,
-                &SAMPLE_SIZE_RANGE,
+                "event_sample_size", request.event_sample_size, &SAMPLE_SIZE_RANGE,
             )?,
             ..EventSample::default()
         };

@@ -96,7 +96,7 @@ impl Verification {
             }
             let now = self.infra.now();
             let completed_at = error.is_none().then_some(now);
-            self.infra.metrics.platform().record_verification(log.problems, completed_at);
+            self.infra.metrics.platform.record_verification(log.problems, completed_at);
             let last = LastVerification {
                 ended_at: now,
                 problems: log.problems,

@@ -119,7 +119,22 @@ async fn pool_reads_only_its_own_commands() {
     let received = tokio::time::timeout(TEST_TIMEOUT, everything.next()).await.unwrap().unwrap();
     assert_eq!(&*received.subject, format!("noetl.commands.shared.{run}"));
 
-    // Nothing else can be read or changed.
+    // The durable consumer of the pool delivers the same notification, and no other can be read. The reply has the
+    // subject of the notification, by which a request would not recognize it.
+    let inbox = worker.new_inbox();
+    let mut pulled = worker.subscribe(inbox.clone()).await.unwrap();
+    let next = format!("$JS.API.CONSUMER.MSG.NEXT.noetl_commands.{POOL_CONSUMER}");
+    worker.publish_with_reply(next, inbox, "1".into()).await.unwrap();
+    let reply = tokio::time::timeout(TEST_TIMEOUT, pulled.next()).await.unwrap().unwrap();
+    assert_eq!(&*reply.subject, format!("noetl.commands.shared.{run}"));
+    worker.publish(reply.reply.unwrap(), "+ACK".into()).await.unwrap();
+    wait_until("the acknowledgement arrives", || async {
+        let info = format!("$JS.API.CONSUMER.INFO.noetl_commands.{POOL_CONSUMER}");
+        let info = server.request(info, "".into()).await.unwrap();
+        let info: Value = serde_json::from_slice(&info.payload).unwrap();
+        info["num_ack_pending"] == 0
+    })
+    .await;
     for subject in [
         "$JS.API.STREAM.MSG.GET.noetl_commands",
         "$JS.API.DIRECT.GET.noetl_commands",

@@ -7,7 +7,7 @@ use noetl_server::verification::{AnchorHead, OutsideAnchor, ProblemKind};
 use noetl_store::{AppendRequest, Execution, LogHead, LogPageLimit, NewAuditEntry};
 use noetl_types::{AuditId, ExecutionId, ExecutionVersion, Json, Seq, TenantId, Timestamp};
 
-use crate::verification::fixture::{TestStore, complete_commands, create_runs, start_run};
+use crate::verification::fixture::{TestStore, complete_commands, start_run};
 use crate::verification::on_both_databases;
 
 on_both_databases! {
@@ -241,7 +241,7 @@ async fn purge_is_not_tampering(test: TestStore) {
     use noetl_store::ProjectionScope;
 
     let services = test.open_server().await;
-    let month = noetl_types::Timestamp::parse("2025-03-10T00:00:00Z").unwrap();
+    let month = Timestamp::parse("2025-03-10T00:00:00Z").unwrap();
     test.store.ensure_log_partitions(month, 1).await.unwrap();
     let id = (month.as_unix_ms() - 1_704_067_200_000) << 22;
     let event = |number: i64, name: &str| {

@@ -21,26 +21,11 @@ const TABLES: &[(&str, &[&str], &[&str])] = &[
         &["command_id"],
         &[
             // A command that has ended may be purged.
-            "execution_id",
-            "attempt",
-            "worker_id",
-            "lease_token",
-            "lease_until",
-            "claimed_at",
-            "started_at",
-            "not_before",
+            "execution_id", "attempt", "worker_id", "lease_token", "lease_until", "claimed_at",
+            "started_at", "not_before",
             // Of commands that have ended, only the outcome is remembered.
-            "run",
-            "iter_index",
-            "frame_no",
-            "segment",
-            "server_retry",
-            "tool_kind",
-            "pool",
-            "priority",
-            "max_attempts",
-            "deadline_ms",
-            "held",
+            "run", "iter_index", "frame_no", "segment", "server_retry", "tool_kind", "pool",
+            "priority", "max_attempts", "deadline_ms", "held",
         ],
     ),
     ("timer", &["execution_id", "timer_id"], &[]),
@@ -50,10 +35,7 @@ const TABLES: &[(&str, &[&str], &[&str])] = &[
         &["execution_id", "kind", "fold_version", "version"],
         &[
             // A snapshot of another kind or version of the fold is ignored.
-            "execution_id",
-            "kind",
-            "fold_version",
-            "last_ingest_time",
+            "execution_id", "kind", "fold_version", "last_ingest_time",
         ],
     ),
     (
