@@ -113,14 +113,16 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_retention: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP_HOURS)?) * 3600),
         auto_purge_days: config.value(&AUTO_PURGE_DAYS)?,
-        anchor_interval: match is_server {
-            true => Millis::from_secs(config.value(&ANCHOR_SECS)?.into()),
-            false => Millis::ZERO,
+        anchor_interval: if is_server {
+            Millis::from_secs(config.value(&ANCHOR_SECS)?.into())
+        } else {
+            Millis::ZERO
         },
         anchor_file: config.get(&ANCHOR_FILE)?,
-        verify_interval: match is_server {
-            true => Millis::from_secs(u64::from(config.value(&VERIFY_HOURS)?) * 3600),
-            false => Millis::ZERO,
+        verify_interval: if is_server {
+            Millis::from_secs(u64::from(config.value(&VERIFY_HOURS)?) * 3600)
+        } else {
+            Millis::ZERO
         },
         secret_audit_required: config.value(&SECRET_AUDIT_REQUIRED)?,
         nats: nats_settings(config, notify_with_command_token)?,

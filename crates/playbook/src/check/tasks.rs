@@ -116,7 +116,9 @@ fn check_sql(sink: &mut DiagnosticSink<'_>, task: &Task) {
             }
             // Placeholders may also come from a template.
             rendered = rendered.filter(|_| !Template::has_markers(text));
-            rendered.iter_mut().for_each(|texts| texts.push(text));
+            if let Some(texts) = &mut rendered {
+                texts.push(text);
+            }
         }
     }
     if let Some(texts) = rendered.filter(|texts| !texts.is_empty())

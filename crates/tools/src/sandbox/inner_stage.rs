@@ -19,7 +19,9 @@ use rustix::thread::{
 };
 
 use super::outer_stage::SandboxState;
-use super::{Layer, MAX_TASK_PROCESSES, TEMPORARY_DIRS, VARIABLE_PREFIX, mounts, seccomp};
+use super::{
+    LaunchPurpose, Layer, MAX_TASK_PROCESSES, TEMPORARY_DIRS, VARIABLE_PREFIX, mounts, seccomp,
+};
 
 /// Enables the remaining layers and runs the program.
 pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
@@ -31,7 +33,7 @@ pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
     no_signals.thread_set_mask().map_err(|error| error.to_string())?;
     enable_remaining_layers(&mut state);
     state.check_required()?;
-    if state.request.probe {
+    if state.request.purpose == LaunchPurpose::Probe {
         let report = serde_json::to_vec(&state.missing).map_err(|error| error.to_string())?;
         std::io::stdout().write_all(&report).map_err(|error| error.to_string())?;
         return Ok(0);
@@ -50,7 +52,7 @@ fn enable_remaining_layers(state: &mut SandboxState) {
     // Code of the task must not read the memory of this process, nor follow the links of its
     // entries in /proc.
     super::hide_this_process();
-    if state.request.is_zygote {
+    if state.request.purpose == LaunchPurpose::Zygote {
         // Each of its processes drops the privileges and enables the filters.
         let result = set_no_new_privs(true).map_err(|error| error.to_string());
         state.record_layer(Layer::NoNewPrivileges, result);

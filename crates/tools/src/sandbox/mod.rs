@@ -227,10 +227,17 @@ struct LaunchRequest {
     readable: Vec<PathBuf>,
     /// User and group of the task, if the worker runs as root.
     user: Option<u32>,
+    purpose: LaunchPurpose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum LaunchPurpose {
+    /// Starts the program of a task.
+    Task,
     /// Leaves to the program what it needs to isolate its own children, see [`ZygoteIsolation`].
-    is_zygote: bool,
+    Zygote,
     /// Prints the inactive layers instead of starting a program.
-    probe: bool,
+    Probe,
 }
 
 impl LaunchRequest {
@@ -245,8 +252,7 @@ impl LaunchRequest {
             writable: sandbox.writable.clone(),
             readable: visible_paths::find_visible_paths(settings),
             user: sandbox.user,
-            is_zygote: false,
-            probe: false,
+            purpose: LaunchPurpose::Task,
         }
     }
 }
@@ -280,7 +286,7 @@ pub(crate) fn wrap_zygote_in_sandbox(
     command: LaunchCommand,
 ) -> Result<(LaunchCommand, ZygoteIsolation), TaskError> {
     let mut request = LaunchRequest::new(settings, private, private);
-    request.is_zygote = true;
+    request.purpose = LaunchPurpose::Zygote;
     let isolation = ZygoteIsolation::new(&request).map_err(|error| sandbox_unavailable(&error))?;
     Ok((wrap_request(&settings.sandbox, &request, command)?, isolation))
 }

@@ -13,7 +13,9 @@ use rustix::mount::{
 use rustix::process::pivot_root;
 
 use super::visible_paths::SYSTEM_PATHS;
-use super::{LaunchRequest, PROC_OPTIONS, TEMPORARY_DIR_OPTIONS, TEMPORARY_DIRS, host_sockets};
+use super::{
+    LaunchPurpose, LaunchRequest, PROC_OPTIONS, TEMPORARY_DIR_OPTIONS, TEMPORARY_DIRS, host_sockets,
+};
 
 /// Devices that tasks have. All others are absent.
 const DEVICES: [&str; 6] =
@@ -163,7 +165,7 @@ pub(super) fn enter_private_root(
     }
     unmount(".", UnmountFlags::DETACH).map_err(|error| path_error(Path::new("/"), &error))?;
     std::env::set_current_dir("/").map_err(|error| path_error(Path::new("/"), &error))?;
-    restrict_mounts(&plan, request.is_zygote)
+    restrict_mounts(&plan, request.purpose == LaunchPurpose::Zygote)
 }
 
 fn build_root(root: &Path, plan: &RootPlan, has_pid_namespace: bool) -> Result<(), String> {
@@ -275,7 +277,8 @@ fn restrict_mounts(plan: &RootPlan, is_zygote: bool) -> Result<(), String> {
         if path.is_dir() {
             flags |= MountFlags::NODEV;
         }
-        if !plan.is_writable(&path) && !(is_zygote && path == Path::new("/proc")) {
+        let is_proc_of_zygote = is_zygote && path == Path::new("/proc");
+        if !plan.is_writable(&path) && !is_proc_of_zygote {
             flags |= MountFlags::RDONLY;
         }
         match mount_remount(&path, flags, c"") {

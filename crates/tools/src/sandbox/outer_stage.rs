@@ -15,7 +15,9 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{ESSENTIAL_LAYERS, INNER_STAGE_COMMAND, InactiveLayer, LaunchRequest, Layer};
+use super::{
+    ESSENTIAL_LAYERS, INNER_STAGE_COMMAND, InactiveLayer, LaunchPurpose, LaunchRequest, Layer,
+};
 
 /// State that the inner stage receives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,19 +44,22 @@ impl SandboxState {
     /// Returns an error if a required layer is inactive: in strict mode any, and otherwise one
     /// without which the task would not be isolated.
     pub(super) fn check_required(&self) -> Result<(), String> {
+        if self.request.purpose == LaunchPurpose::Probe {
+            return Ok(());
+        }
         let strict = self.request.strict;
         let is_required =
             |missing: &&InactiveLayer| strict || ESSENTIAL_LAYERS.contains(&missing.wall);
         match self.missing.iter().find(is_required) {
-            Some(missing) if strict && !self.request.probe => Err(format!(
+            Some(missing) if strict => Err(format!(
                 "sandbox layer {missing} cannot be enabled, but NOETL_SANDBOX=strict requires it"
             )),
-            Some(missing) if !self.request.probe => Err(format!(
+            Some(missing) => Err(format!(
                 "this worker cannot isolate tasks, because sandbox layer {missing} cannot be \
                  enabled; allow user namespaces, or set NOETL_SANDBOX=off if you trust all authors \
                  of the playbooks that it runs"
             )),
-            Some(_) | None => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -4,7 +4,10 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::{ESSENTIAL_LAYERS, InactiveLayer, LAUNCHER_COMMAND, LaunchRequest, Layer, SandboxMode};
+use super::{
+    ESSENTIAL_LAYERS, InactiveLayer, LAUNCHER_COMMAND, LaunchPurpose, LaunchRequest, Layer,
+    SandboxMode,
+};
 use crate::settings::Settings;
 
 /// Timeout of the probe, long enough for a busy machine.
@@ -58,7 +61,7 @@ async fn query_launcher(settings: &Settings) -> Result<Vec<InactiveLayer>, Strin
     let launcher = settings.sandbox.launcher.as_ref().ok_or("this build has no launcher")?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut request = LaunchRequest::new(settings, folder.path(), folder.path());
-    request.probe = true;
+    request.purpose = LaunchPurpose::Probe;
     let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
     let output = Command::new(launcher)
         .args([LAUNCHER_COMMAND, &request])

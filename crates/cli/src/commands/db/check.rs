@@ -120,12 +120,12 @@ pub(super) async fn check_database(
     failed?;
     let intact = report.counts.problems == 0;
     let summary = CheckSummary { database: name, intact, report, problems };
-    print_summary(args.output, summary, io)
+    print_summary(args.output, &summary, io)
 }
 
 fn print_summary(
     output: OutputArgs,
-    summary: CheckSummary<'_>,
+    summary: &CheckSummary<'_>,
     io: &mut Io<'_>,
 ) -> Result<CommandExit> {
     let exit = if summary.intact { CommandExit::Ok } else { CommandExit::Failed };
@@ -133,7 +133,7 @@ fn print_summary(
         return Ok(exit);
     }
     if !output.is_table() {
-        output.print_item(&summary, io)?;
+        output.print_item(summary, io)?;
         return Ok(exit);
     }
     let CheckSummary { database, report, .. } = summary;

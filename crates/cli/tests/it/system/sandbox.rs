@@ -309,7 +309,9 @@ async fn missing_layers(settings: &Settings) -> Vec<Layer> {
 fn blocking_layers(attempt: &str) -> &'static [Layer] {
     match attempt {
         "environment_of_others" | "orphan" | "signal_to_others" => &[Layer::PidNamespace],
-        "database" | "write" | "database_of_neighbour" => &[Layer::ReadOnlyRoot],
+        "database" | "write" | "database_of_neighbour" | "devices" | "new_device" => {
+            &[Layer::ReadOnlyRoot]
+        }
         "links_in_proc" => &[Layer::ReadOnlyRoot, Layer::PidNamespace],
         "inherited_descriptor" => &[Layer::UserNamespace],
         "network" | "metadata" | "abstract_socket" => &[Layer::NoNetwork],
@@ -318,10 +320,19 @@ fn blocking_layers(attempt: &str) -> &'static [Layer] {
             &[Layer::Seccomp]
         }
         "setuid" | "privileges" => &[Layer::NoNewPrivileges],
-        "devices" | "new_device" => &[Layer::ReadOnlyRoot],
         "root_user" => &[Layer::OwnUser],
         "fork_bomb" => &[Layer::UserNamespace, Layer::OwnUser],
         _ => &[],
+    }
+}
+
+/// Without a sandbox, the attempts are possible: the probe would notice if they were not blocked.
+fn check_possible_without_sandbox(attempts: &Json) {
+    let is_root = rustix::process::geteuid().is_root();
+    let for_root = POSSIBLE_FOR_ROOT.iter().filter(|_| is_root);
+    for attempt in POSSIBLE_WITHOUT_SANDBOX.iter().chain(for_root) {
+        let succeeded = attempts.get(attempt).and_then(Json::as_bool);
+        assert_eq!(succeeded, Some(true), "{attempt} without a sandbox: {attempts:?}");
     }
 }
 
@@ -349,12 +360,11 @@ async fn check_probe(kind: ToolKind, mode: SandboxMode, is_offline: bool) {
         .replace("PORT", &port.to_string())
         .replace("STRANGER", &std::process::id().to_string())
         .replace("ORPHAN", &orphan);
-    let (config, key) = match kind {
-        ToolKind::Python => (Json::object([("code", Json::from(script))]), "stdout"),
-        _ => {
-            let script = Json::object([("content", Json::from(script))]);
-            (Json::object([("script", script)]), "output")
-        }
+    let (config, key) = if kind == ToolKind::Python {
+        (Json::object([("code", Json::from(script))]), "stdout")
+    } else {
+        let script = Json::object([("content", Json::from(script))]);
+        (Json::object([("script", script)]), "output")
     };
     let outcome = fixture.call_tool(kind, config, TASK_TIMEOUT).await;
     drop((inherited, unix, abstract_listener));
@@ -386,12 +396,7 @@ async fn check_probe(kind: ToolKind, mode: SandboxMode, is_offline: bool) {
         );
     }
     if mode == SandboxMode::Off {
-        let is_root = rustix::process::geteuid().is_root();
-        let for_root = POSSIBLE_FOR_ROOT.iter().filter(|_| is_root);
-        for attempt in POSSIBLE_WITHOUT_SANDBOX.iter().chain(for_root) {
-            let succeeded = attempts.get(attempt).and_then(Json::as_bool);
-            assert_eq!(succeeded, Some(true), "{attempt} without a sandbox: {output}");
-        }
+        check_possible_without_sandbox(&attempts);
     }
     if is_active(&Layer::PidNamespace) {
         wait_until("the orphan ends", || find_sleepers(&orphan).is_empty()).await;
@@ -436,7 +441,9 @@ async fn writable_directory_exposes_no_hidden_path() {
     let dir = public_dir_in(&outside_dir());
     let path = |name: &str| dir.path().join(name);
     fs::create_dir_all(path("data/out/inner")).unwrap();
-    ["data", "data/out", "data/out/inner"].iter().for_each(|name| make_public(&path(name)));
+    for name in ["data", "data/out", "data/out/inner"] {
+        make_public(&path(name));
+    }
     for name in ["key", "data/noetl.db", "data/out/inner/key"] {
         fs::write(path(name), "the platform's").unwrap();
     }
@@ -669,14 +676,11 @@ async fn tasks_of_root_run_as_another_user() {
             continue;
         }
         let outcome = fixture.run_shell("id -u").await;
-        match expected {
-            Some(expected) => {
-                assert_eq!(outcome.data.get("stdout"), Some(&Json::from(expected)), "{outcome:?}");
-            }
-            None => {
-                let error = outcome.error.expect("tasks would be root").message;
-                assert!(error.contains("separate user (NOETL_SANDBOX_USER=worker)"), "{error}");
-            }
+        if let Some(expected) = expected {
+            assert_eq!(outcome.data.get("stdout"), Some(&Json::from(expected)), "{outcome:?}");
+        } else {
+            let error = outcome.error.expect("tasks would be root").message;
+            assert!(error.contains("separate user (NOETL_SANDBOX_USER=worker)"), "{error}");
         }
     }
 }

@@ -5,7 +5,6 @@
     clippy::unwrap_used,
     reason = "a test helper fails by panicking"
 )]
-#![expect(clippy::too_many_lines, reason = "a table is easier to read in one piece")]
 
 mod conditions;
 mod dynamic;

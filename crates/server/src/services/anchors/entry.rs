@@ -3,7 +3,7 @@
 use noetl_store::{AnchorRow, AuditHead, DroppedRange, ExecutionFacts, LogEpoch};
 use noetl_types::json::to_canonical;
 use noetl_types::{
-    ChainHash, Digest, ExecutionId, FeedPosition, Json, Seq, Text, Timestamp, sha256,
+    CatalogId, ChainHash, Digest, ExecutionId, FeedPosition, Json, Seq, Text, Timestamp, sha256,
 };
 use serde::{Deserialize, Serialize};
 
@@ -153,12 +153,12 @@ pub(crate) fn facts_digest(facts: &ExecutionFacts) -> Digest {
     sha256(to_canonical(&Json::object([
         ("tenant_id", Json::from(facts.tenant_id.as_str())),
         ("organization_id", Json::from(facts.organization_id.as_str())),
-        ("catalog_id", number(facts.catalog_id.map(|id| id.get()))),
+        ("catalog_id", number(facts.catalog_id.map(CatalogId::get))),
         ("path", text(facts.path.as_ref().map(ToString::to_string))),
         ("playbook_version", number(facts.playbook_version.map(i64::from))),
         ("definition_sha256", text(facts.definition_sha256.map(|digest| digest.to_string()))),
-        ("parent_execution_id", number(facts.parent_execution_id.map(|id| id.get()))),
-        ("root_execution_id", number(facts.root_execution_id.map(|id| id.get()))),
+        ("parent_execution_id", number(facts.parent_execution_id.map(ExecutionId::get))),
+        ("root_execution_id", number(facts.root_execution_id.map(ExecutionId::get))),
         ("forked_from_id", number(facts.forked_from.map(|from| from.execution_id.get()))),
         ("forked_from_seq", number(facts.forked_from.map(|from| from.seq.get()))),
         ("origin", Json::from(facts.origin.as_str())),
@@ -170,50 +170,4 @@ pub(crate) fn facts_digest(facts: &ExecutionFacts) -> Digest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn anchor(previous: AnchorHead) -> Anchor {
-        Anchor {
-            anchor_id: previous.anchor_id + 1,
-            time: Timestamp::UNIX_EPOCH,
-            previous: previous.digest,
-            epoch: 1,
-            feed: FeedPosition { tx: 0, position: 3 },
-            sealed: false,
-            runs: vec![AnchoredRun {
-                id: ExecutionId::new(7).unwrap(),
-                seq: Seq::new(3).unwrap(),
-                link: ChainHash::START,
-                facts: sha256("facts"),
-            }],
-            audit: Vec::new(),
-            dropped: Vec::new(),
-            kept: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn anchors_are_chained() {
-        let first = anchor(AnchorHead::START);
-        let second = anchor(first.head());
-        assert!(first.follows(AnchorHead::START) && second.follows(first.head()));
-        let mut changed = first.clone();
-        changed.runs.clear();
-        assert!(!second.follows(changed.head()));
-        let head = second.head();
-        assert_eq!(AnchorHead::parse(&head.to_string()), Some(head));
-        for wrong in ["", "2", "0:ab", &format!("x:{}", head.digest), "2:zz"] {
-            assert_eq!(AnchorHead::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn line_round_trips_to_same_digest() {
-        let sealed = SealedAnchor { anchor: anchor(AnchorHead::START), seal: Some(sha256("seal")) };
-        let parsed = SealedAnchor::parse(&sealed.to_line()).unwrap();
-        assert_eq!(parsed, sealed);
-        assert_eq!(parsed.anchor.head(), sealed.anchor.head());
-        assert_eq!(SealedAnchor::parse("{}"), None);
-    }
-}
+mod tests;

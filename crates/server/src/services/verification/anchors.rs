@@ -115,35 +115,29 @@ impl ChainReader<'_> {
             let row = self.peek_row().await?;
             let row_id = row.map_or(i64::MAX, |row| row.anchor_id);
             let file_id = self.next_in_file.as_ref().map(|next| next.anchor.anchor_id);
-            match file_id.filter(|file_id| *file_id <= row_id) {
-                Some(file_id) => {
-                    let row = if row_id == file_id { self.next_row.take() } else { None };
-                    let stored = row.as_ref().map(SealedAnchor::from_row);
-                    let difference = match (stored, &self.next_in_file) {
-                        (None, _) => Some("is missing in the database"),
-                        (Some(Some(stored)), Some(outside)) if stored.anchor == outside.anchor => {
-                            None
-                        }
-                        (Some(_), _) => Some("was changed in the database"),
-                    };
-                    let sealed = self.next_in_file.take();
-                    return Ok(sealed.map(|sealed| ReadAnchor {
-                        sealed,
-                        is_outside: true,
-                        difference,
-                    }));
-                }
-                None => {
-                    let Some(row) = self.next_row.take() else {
-                        return Ok(None);
-                    };
-                    let Some(sealed) = SealedAnchor::from_row(&row) else {
-                        self.unreadable.push(row.anchor_id);
-                        continue;
-                    };
-                    return Ok(Some(ReadAnchor { sealed, is_outside: false, difference: None }));
-                }
+            if let Some(file_id) = file_id.filter(|file_id| *file_id <= row_id) {
+                let row = if row_id == file_id { self.next_row.take() } else { None };
+                let stored = row.as_ref().map(SealedAnchor::from_row);
+                let difference = match (stored, &self.next_in_file) {
+                    (None, _) => Some("is missing in the database"),
+                    (Some(Some(stored)), Some(outside)) if stored.anchor == outside.anchor => None,
+                    (Some(_), _) => Some("was changed in the database"),
+                };
+                let sealed = self.next_in_file.take();
+                return Ok(sealed.map(|sealed| ReadAnchor {
+                    sealed,
+                    is_outside: true,
+                    difference,
+                }));
             }
+            let Some(row) = self.next_row.take() else {
+                return Ok(None);
+            };
+            let Some(sealed) = SealedAnchor::from_row(&row) else {
+                self.unreadable.push(row.anchor_id);
+                continue;
+            };
+            return Ok(Some(ReadAnchor { sealed, is_outside: false, difference: None }));
         }
     }
 

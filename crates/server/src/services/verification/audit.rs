@@ -50,9 +50,10 @@ impl Verification {
                 if let Some(next) = &next
                     && !next.is_next_after(Some(&entry))
                 {
-                    match next.seq == entry.seq + 1 {
-                        true => report(next.seq, "or the one before it was changed"),
-                        false => report(next.seq - 1, "is missing"),
+                    if next.seq == entry.seq + 1 {
+                        report(next.seq, "or the one before it was changed");
+                    } else {
+                        report(next.seq - 1, "is missing");
                     }
                 }
                 next = Some(entry);

@@ -649,10 +649,13 @@ fn collect_references(value: &Json, results: &mut BTreeMap<ResultId, Digest>) {
             let digest = digest.as_str().and_then(|digest| digest.parse().ok());
             results.extend(address.zip(digest).map(|(it, digest)| (it.result_id, digest)));
         }
-        map.values().for_each(|value| collect_references(value, results));
+        for value in map.values() {
+            collect_references(value, results);
+        }
     }
-    let items = value.as_list().unwrap_or_default();
-    items.iter().for_each(|value| collect_references(value, results));
+    for value in value.as_list().unwrap_or_default() {
+        collect_references(value, results);
+    }
 }
 
 /// Shortens a value for a message.

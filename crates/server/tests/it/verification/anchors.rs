@@ -33,7 +33,7 @@ async fn anchored_runs(test: &TestStore, count: usize) -> Vec<ExecutionId> {
         complete_commands(&services, 1).await;
     }
     services.anchors.write_anchors().await.unwrap();
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     ids
 }
 
@@ -204,7 +204,7 @@ async fn changed_anchors_are_found(test: TestStore) {
     let services = test.open_server().await;
     let refused = services.anchors.write_anchors().await.unwrap_err().to_string();
     assert!(refused.contains("does not continue the anchor file"), "{refused}");
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     // Neither does a changed anchor pass.
     test.attack("UPDATE anchor SET content = replace(content, '\"epoch\":1', '\"epoch\":2')");
     test.assert_finds(&file, kind, "anchor 1 was changed in the database").await;
@@ -226,7 +226,7 @@ async fn cut_off_audit_log_is_found(test: TestStore) {
     };
     test.store.append_audit_log((1..=3).map(entry).collect()).await.unwrap();
     services.anchors.write_anchors().await.unwrap();
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     let file = OutsideAnchor::File(test.anchor_file());
     test.assert_intact(&file).await;
     test.attack("DELETE FROM audit WHERE seq = 3");
@@ -265,7 +265,7 @@ async fn purge_is_not_tampering(test: TestStore) {
     let purged = services.maintenance.purge_expired_data(request).await.unwrap();
     assert!(purged.events_purged >= 1, "{purged:?}");
     services.anchors.write_anchors().await.unwrap();
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     assert_eq!(test.store.find_execution(ExecutionId::new(id).unwrap()).await.unwrap(), None);
     test.assert_intact(&file).await;
 }

@@ -75,7 +75,7 @@ fn flip_bit(value: &Value, number: usize) -> Option<Value> {
 /// Returns the columns of a table and all its rows.
 fn read_table(connection: &Connection, table: &str) -> (Vec<String>, Vec<Vec<Value>>) {
     let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let read = |row: &rusqlite::Row<'_>| (0..columns.len()).map(|index| row.get(index)).collect();
     let rows: Result<Vec<Vec<Value>>, _> = statement.query_map([], read).unwrap().collect();
     (columns.clone(), rows.unwrap())
@@ -92,7 +92,7 @@ async fn any_flipped_bit_is_found() {
     let query = ReplayQuery::new(ids[0]);
     services.queries.replay_state(CallContext::server(), query).await.unwrap();
     services.anchors.write_anchors().await.unwrap();
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     let outside = OutsideAnchor::File(test.anchor_file());
     test.assert_intact(&outside).await;
 

@@ -201,7 +201,7 @@ async fn every_changed_row_is_found_and_named(test: TestStore) {
         let query = ReplayQuery::new(*id);
         services.queries.replay_state(CallContext::server(), query).await.unwrap();
     }
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     // The control: nothing is found, although all kinds of rows exist.
     let report = test.assert_intact(&OutsideAnchor::None).await;
     assert_eq!(report.counts.executions, (waiting.len() + open.len()) as u64);
@@ -226,7 +226,7 @@ async fn changed_definition_is_found(test: TestStore) {
     test.register_playbook().await;
     let services = test.open_server().await;
     let id = create_runs(&services, 1).await[0];
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     test.assert_intact(&OutsideAnchor::None).await;
     test.attack("UPDATE catalog SET content = replace(content, 'noop', 'shell')");
     let kind = ProblemKind::ModifiedDefinition;
@@ -267,7 +267,7 @@ async fn projected_run_passes_and_changes_are_found(test: TestStore) {
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 3);
-    services.close(Duration::from_secs(60)).await;
+    services.close(Duration::from_mins(1)).await;
     test.assert_intact(&OutsideAnchor::None).await;
     test.attack("UPDATE event SET envelope_checksum = chain WHERE seq = 2");
     let (none, kind) = (OutsideAnchor::None, ProblemKind::ModifiedEvent);
