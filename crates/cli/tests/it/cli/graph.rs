@@ -104,7 +104,7 @@ fn dot_format() {
 const SPECIAL_CHARACTERS_PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook
-metadata: { name: 'na"sty \ name' }
+metadata: { name: 'na"sty name' }
 workload: { a: x }
 workflow:
   - step: end

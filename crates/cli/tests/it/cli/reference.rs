@@ -112,7 +112,7 @@ fn every_command_has_output_snapshot() {
 }
 
 /// Commands without `-o`, with the reason.
-const COMMANDS_WITHOUT_OUTPUT_FLAG: [(&str, &str); 20] = [
+const COMMANDS_WITHOUT_OUTPUT_FLAG: [(&str, &str); 21] = [
     ("check", "it has --format with its own formats"),
     ("graph", "it has --format with its own formats"),
     ("schema", "its output is always JSON"),
@@ -124,6 +124,7 @@ const COMMANDS_WITHOUT_OUTPUT_FLAG: [(&str, &str); 20] = [
     ("worker", "it runs until stopped and writes a log"),
     ("runs_logs", "it prints the output of tasks"),
     ("catalog_get", "it prints the registered document"),
+    ("db_anchor", "it prints one value"),
     ("db_migrate", "it only confirms success"),
     ("db_check", "it prints problems and reports them with its exit code"),
     ("db_backup", "it only confirms success"),

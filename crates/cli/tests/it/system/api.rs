@@ -68,6 +68,8 @@ async fn start_server_with_token(deployment: &TestDeployment) -> (NoetlProcess, 
     command
         .env_remove("NOETL_DEV")
         .env("NOETL_BOOTSTRAP_TOKEN", &first)
+        // Many requests have an invalid token.
+        .env("NOETL_AUTH_FAILURES_PER_MINUTE", "0")
         .env("NOETL_INTERNAL_API_TOKEN", "internal-api-token");
     let server = NoetlProcess::start_server(command.args(["server", "--port", "0"]));
     let settings =

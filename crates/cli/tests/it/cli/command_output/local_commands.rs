@@ -168,6 +168,7 @@ fn db_commands() {
     assert_eq!(output.code, 0, "{}", output.to_snapshot());
     status.run_both(&["db", "status"]).assert_matches_snapshot("db_status", &masks);
     recorder().run_both(&["db", "migrate"]).assert_matches_snapshot("db_migrate", &masks);
+    recorder().run_both(&["db", "anchor"]).assert_matches_snapshot("db_anchor", &masks);
     recorder().run_both(&["db", "check"]).assert_matches_snapshot("db_check", &masks);
     recorder()
         .run_piped(&["db", "backup", "copy.db"])
