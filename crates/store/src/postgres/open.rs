@@ -230,7 +230,7 @@ async fn run_migration_step(
 }
 
 /// Applies migrations, and records the oldest program version that can use the new tables.
-async fn apply_migrations(
+pub(super) async fn apply_migrations(
     transaction: &Transaction<'_>,
     migrations: &[&'static Migration],
 ) -> Result<(), StoreError> {
@@ -258,7 +258,10 @@ async fn apply_migrations(
 }
 
 /// Creates the schema and the table of applied migrations if they do not exist.
-async fn create_schema(transaction: &Transaction<'_>, schema: &str) -> Result<(), StoreError> {
+pub(super) async fn create_schema(
+    transaction: &Transaction<'_>,
+    schema: &str,
+) -> Result<(), StoreError> {
     let exists =
         "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_migration') IS NOT NULL";
     let exists = transaction.query_one(exists, &[&schema]).await;

@@ -7,17 +7,23 @@ use tokio_postgres::Client;
 
 use super::{connect_raw, open_store, test_options};
 use crate::StoreError;
+use crate::migration::POSTGRES_MIGRATIONS;
 use crate::postgres::PostgresStore;
-use crate::postgres::open::run_migrations;
-use crate::prelude::*;
+use crate::postgres::open::{apply_migrations, create_schema, run_migrations};
 use crate::suite::fixture::TestExecution;
 
-/// Reverts the last migrations.
-const REVERT_MIGRATIONS: &str = "DROP INDEX noetl.execution_live;
-    DROP INDEX noetl.step_cache_by_origin;
-    CREATE INDEX outbox_unpublished ON noetl.outbox (execution_id)
-        WHERE status <> 'PUBLISHED' AND discarded_at IS NULL;
-    DELETE FROM noetl.schema_migration WHERE version > 9";
+/// Schema version before the migrations that change the outbox.
+const FORMER_VERSION: usize = 9;
+
+/// Creates the tables as an earlier program did.
+async fn create_former_tables(database: &TestDatabase) {
+    let mut client = connect_raw(database).await;
+    let transaction = client.transaction().await.unwrap();
+    create_schema(&transaction, "noetl").await.unwrap();
+    let former: Vec<_> = POSTGRES_MIGRATIONS.iter().take(FORMER_VERSION).collect();
+    apply_migrations(&transaction, &former).await.unwrap();
+    transaction.commit().await.unwrap();
+}
 
 /// The lock that a writer of the outbox holds.
 const LOCK_OUTBOX: &str = "LOCK TABLE outbox IN ROW EXCLUSIVE MODE";
@@ -31,8 +37,7 @@ async fn query_count(client: &Client, sql: &str) -> i64 {
 #[tokio::test]
 async fn waiting_migration_does_not_block_writers() {
     let database = TestDatabase::new().unwrap();
-    let run = TestExecution::create_started(&open_store(&database).await, 1).await;
-    database.run_statement(REVERT_MIGRATIONS).unwrap();
+    create_former_tables(&database).await;
     let mut other = connect_raw(&database).await;
     let transaction = other.transaction().await.unwrap();
     transaction.batch_execute(LOCK_OUTBOX).await.unwrap();
@@ -54,7 +59,7 @@ async fn waiting_migration_does_not_block_writers() {
     }
     transaction.commit().await.unwrap();
     let store = opening.await.unwrap().unwrap();
-    assert!(store.find_execution(run.id).await.unwrap().is_some());
+    TestExecution::create_started(&store, 1).await;
     let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'noetl'
         AND indexname IN ('execution_live', 'step_cache_by_origin', 'outbox_unpublished')";
     assert_eq!(query_count(&writer, indexes).await, 2);
@@ -66,7 +71,8 @@ async fn waiting_migration_does_not_block_writers() {
 async fn migration_without_lock_is_reported() {
     let database = TestDatabase::new().unwrap();
     let store = open_store(&database).await;
-    database.run_statement(REVERT_MIGRATIONS).unwrap();
+    database.run_statement("DROP SCHEMA noetl CASCADE").unwrap();
+    create_former_tables(&database).await;
     let mut other = connect_raw(&database).await;
     let transaction = other.transaction().await.unwrap();
     transaction.batch_execute(LOCK_OUTBOX).await.unwrap();
