@@ -105,11 +105,18 @@ proptest! {
     fn every_name_is_valid_text(name in "\\PC{0,20}|[\\x00-\\x20a-z/]{0,6}") {
         let texts = [
             StepName::new(&*name).map(|name| Text::from(&name)).ok(),
-            PlaybookPath::new(&*name).map(|name| Text::from(&name)).ok(),
             WorkerId::new(&*name).map(|name| Text::from(&name)).ok(),
         ];
         for text in texts.into_iter().flatten() {
             prop_assert_eq!(Text::new(&*name).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn path_is_valid_text_without_leading_slashes(name in "\\PC{0,20}|[\\x00-\\x20a-z/]{0,6}") {
+        if let Ok(path) = PlaybookPath::new(&*name) {
+            prop_assert_eq!(path.as_str(), name.trim_start_matches('/'));
+            prop_assert_eq!(Text::new(path.as_str()).unwrap(), Text::from(&path));
         }
     }
 

@@ -202,8 +202,13 @@ async fn child_counts(server: &TestServer, parent: &str) -> (usize, usize) {
         let children = server.get(&format!("/api/executions?parent={parent}&limit=500")).await;
         let open = children.text.matches(&child).count();
         let log = server.get(&format!("/api/executions/{parent}/events?limit=500")).await;
-        let refused = log.text.matches("has reached its limit of").count();
-        let failed = log.text.matches("\"kind\":\"limit\"").count().min(refused);
+        let log = log.json();
+        let events = log["events"].as_array().unwrap();
+        let is_refused_child = |event: &&Value| {
+            event["event_type"] == "command.failed"
+                && event.to_string().contains("has reached its limit of")
+        };
+        let failed = events.iter().filter(is_refused_child).count();
         if open + failed >= 10 {
             return (open, failed);
         }
