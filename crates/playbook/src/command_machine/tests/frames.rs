@@ -28,7 +28,7 @@ fn frame_claims_rows_and_runs_tasks_per_row() {
     call 7:3:two:1:1 attempt 1 within 100s config {"command":"1/2 3"} input {}
     done ok
       data null
-      set {"ctx.seen":6,"kept":1}
+      set {"ctx.seen":6}
     "#);
     let frame = outcome.frame.unwrap();
     assert_eq!((frame.rows, frame.done, frame.failed), (2, 2, 0));

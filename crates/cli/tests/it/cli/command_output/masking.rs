@@ -108,8 +108,13 @@ fn mask_durations(words: Vec<MaskedWord>) -> Vec<MaskedWord> {
     masked
 }
 
-/// Masks ids and times in a word.
+/// Masks ids, times and sizes in a word.
 fn mask_word(text: &str) -> (String, bool) {
+    if let Some(number) = text.strip_suffix("KiB")
+        && number.chars().all(|c| c.is_ascii_digit() || c == '.')
+    {
+        return ("SIZE".to_owned(), true);
+    }
     let mut masked = String::new();
     let mut rest = text;
     let mut is_masked = false;
@@ -140,6 +145,7 @@ fn is_time(text: &str) -> bool {
 
 #[test]
 fn masks_variable_text_and_keeps_the_rest() {
+    assert_eq!(mask_variable_text("schema 13, 336KiB KiBs"), "schema 13, SIZE KiBs");
     let text = "ID                   STATUS     TOOK\n\
                  308400000000000001   COMPLETED  1.25 s, fine\n\
                  -                    -          -\n\
