@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::is_default;
+use crate::output::CommandOutput;
 
 pub use noetl_types::report::{FrameReport, RetriedTask, RowError, TaskReport, TaskStatus};
 
@@ -171,6 +172,9 @@ pub struct ReportRequest {
     pub worker_id: WorkerId,
     /// At most 100 reports. Each is processed independently.
     pub reports: Vec<CommandReport>,
+    /// Remaining output of commands whose output was sent while they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<CommandOutput>,
     /// Request for further commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<NextLease>,

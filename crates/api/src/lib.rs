@@ -35,6 +35,7 @@ pub mod explain;
 pub mod health;
 pub mod internal;
 pub mod keychain;
+pub mod output;
 pub mod paths;
 pub mod problem;
 pub mod query;

@@ -10,6 +10,7 @@ use crate::command::{
 use crate::credential::{CredentialRequest, CredentialView};
 use crate::error::ApiError;
 use crate::execute::{ExecuteRequest, ExecuteResponse};
+use crate::output::{OutputRequest, OutputResponse};
 use crate::result::{ResultPutRequest, ResultPutResponse};
 use crate::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
 
@@ -35,6 +36,9 @@ pub trait WorkerApi: Send + Sync {
 
     /// Reports results of commands, and leases the next commands.
     async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError>;
+
+    /// Sends output of running commands.
+    async fn send_output(&self, request: OutputRequest) -> Result<OutputResponse, ApiError>;
 
     /// Returns the definition with this id, which is immutable.
     async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError>;

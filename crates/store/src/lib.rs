@@ -46,6 +46,7 @@ mod streams;
 #[cfg(test)]
 #[path = "../testing/suite/mod.rs"]
 mod suite;
+mod task_output;
 mod verification;
 
 #[cfg(test)]
@@ -64,7 +65,7 @@ pub mod prelude {
         ExpiryStore as _, IdentityStore as _, KeychainStore as _, MaintenanceStore as _,
         OutboxQueue as _, OutboxStore as _, RequestStore as _, RuntimeStore as _,
         SnapshotStore as _, StatsStore as _, Store as _, StreamCursorStore as _,
-        VerificationStore as _,
+        TaskOutputStore as _, VerificationStore as _,
     };
 }
 
@@ -92,4 +93,5 @@ pub use snapshots::SnapshotStore;
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use streams::StreamCursorStore;
+pub use task_output::TaskOutputStore;
 pub use verification::VerificationStore;

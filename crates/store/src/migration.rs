@@ -27,6 +27,7 @@ macro_rules! migrations {
             11 "0011" "purge",
             12 "0012" "descendants",
             13 "0013" "tamper",
+            14 "0014" "task_output",
         }
     };
     ($folder:literal: $($version:literal $number:literal $name:literal,)+) => {

@@ -21,6 +21,7 @@ use crate::requests::RequestStore;
 use crate::runtimes::RuntimeStore;
 use crate::snapshots::SnapshotStore;
 use crate::streams::StreamCursorStore;
+use crate::task_output::TaskOutputStore;
 use crate::verification::VerificationStore;
 
 /// Durable storage of a NoETL system.
@@ -44,6 +45,7 @@ pub trait Store:
     + OutboxQueue
     + OutboxStore
     + StreamCursorStore
+    + TaskOutputStore
     + ExpiryStore
     + StatsStore
     + MaintenanceStore

@@ -23,10 +23,23 @@ pub trait PlaybookLauncher: Send + Sync {
     async fn start_playbook(&self, child: ChildRequest) -> Result<StartedChild, TaskError>;
 }
 
-/// All control-plane operations that are available to tools.
-pub trait Platform: ResultStore + PlaybookLauncher {}
+/// Receives the output of processes as they write it.
+pub trait OutputSink: Send + Sync {
+    /// Takes output, without waiting for anything.
+    fn write_output(&self, stream: OutputStream, bytes: &[u8]);
+}
 
-impl<T: ResultStore + PlaybookLauncher> Platform for T {}
+/// Standard output or standard error of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+/// All control-plane operations that are available to tools.
+pub trait Platform: ResultStore + PlaybookLauncher + OutputSink {}
+
+impl<T: ResultStore + PlaybookLauncher + OutputSink> Platform for T {}
 
 /// Handle to the control plane, or `None` if it is not available.
 pub type PlatformHandle = Option<Arc<dyn Platform>>;

@@ -23,6 +23,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::call::ToolCall;
 use crate::config::{Config, schema_error};
+use crate::platform::{OutputStream, PlatformHandle};
 use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
 use crate::settings::{ProcessLimits, Settings};
 use crate::tool::{CallContext, TaskProcess};
@@ -61,8 +62,8 @@ impl Program<'_> {
     ) -> Result<(ExitStatus, CapturedOutput), TaskError> {
         let (mut leader, _lifeline) = self.spawn(settings)?;
         context.set_process(Some(TaskProcess::Group(leader.group())));
-        let mut outputs =
-            leader.take_outputs(settings.output_cap).map_err(|error| self.start_error(&error))?;
+        let outputs = leader.take_outputs(settings.output_cap, context.output_sink());
+        let mut outputs = outputs.map_err(|error| self.start_error(&error))?;
         let status = tokio::select! {
             status = leader.wait() => status,
             never = outputs.capture_forever() => match never {},
@@ -257,10 +258,14 @@ impl GroupLeader {
     }
 
     /// Returns the captured outputs. Each can be taken once.
-    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> io::Result<OutputCapture> {
+    pub(crate) fn take_outputs(
+        &mut self,
+        cap: ByteSize,
+        sink: PlatformHandle,
+    ) -> io::Result<OutputCapture> {
         let stdout = self.child.stdout.take().map(ChildStdout::into_owned_fd).transpose()?;
         let stderr = self.child.stderr.take().map(ChildStderr::into_owned_fd).transpose()?;
-        OutputCapture::new(stdout, stderr, cap)
+        OutputCapture::new(stdout, stderr, cap, sink)
     }
 
     /// Waits until the leader ends. Other processes of its group may still run.
@@ -295,7 +300,6 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct OutputCapture {
     stdout: StreamCapture,
     stderr: StreamCapture,
@@ -306,10 +310,11 @@ impl OutputCapture {
         stdout: Option<OwnedFd>,
         stderr: Option<OwnedFd>,
         cap: ByteSize,
+        sink: PlatformHandle,
     ) -> io::Result<Self> {
         Ok(Self {
-            stdout: StreamCapture::new(stdout, cap)?,
-            stderr: StreamCapture::new(stderr, cap)?,
+            stdout: StreamCapture::new(stdout, cap, OutputStream::Stdout, sink.clone())?,
+            stderr: StreamCapture::new(stderr, cap, OutputStream::Stderr, sink)?,
         })
     }
 
@@ -408,13 +413,14 @@ impl CappedBuffer {
 }
 
 /// One output of a process, read as it arrives so that the process never blocks on it. Output above
-/// the cap is dropped.
-#[derive(Debug)]
+/// the cap is dropped from the result, but still passed to the sink.
 struct StreamCapture {
     pipe: Option<Receiver>,
     chunk: Box<[u8]>,
     buffer: CappedBuffer,
     cap: ByteSize,
+    stream: OutputStream,
+    sink: PlatformHandle,
 }
 
 impl StreamCapture {
@@ -422,20 +428,36 @@ impl StreamCapture {
     /// Maximum capacity of a pipe that an unprivileged process can set.
     const MAX_PIPE_BYTES: usize = 1024 * 1024;
 
-    fn new(pipe: Option<OwnedFd>, cap: ByteSize) -> io::Result<Self> {
+    fn new(
+        pipe: Option<OwnedFd>,
+        cap: ByteSize,
+        stream: OutputStream,
+        sink: PlatformHandle,
+    ) -> io::Result<Self> {
         Ok(Self {
             pipe: pipe.map(Receiver::from_owned_fd).transpose()?,
             chunk: vec![0; Self::CHUNK_BYTES].into(),
             buffer: CappedBuffer::default(),
             cap,
+            stream,
+            sink,
         })
+    }
+
+    /// Captures the first bytes of the read buffer.
+    fn capture(&mut self, read: usize) {
+        let bytes = &self.chunk[..read];
+        self.buffer.append(bytes, self.cap);
+        if let Some(sink) = &self.sink {
+            sink.write_output(self.stream, bytes);
+        }
     }
 
     async fn read_forever(&mut self) -> Infallible {
         while let Some(pipe) = &mut self.pipe {
             match pipe.read(&mut self.chunk).await {
                 Ok(0) | Err(_) => self.pipe = None,
-                Ok(read) => self.buffer.append(&self.chunk[..read], self.cap),
+                Ok(read) => self.capture(read),
             }
         }
         pending().await
@@ -455,7 +477,7 @@ impl StreamCapture {
                 Ok(0) => self.pipe = None,
                 Ok(read) => {
                     drained += read;
-                    self.buffer.append(&self.chunk[..read], self.cap);
+                    self.capture(read);
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,

@@ -91,6 +91,11 @@ impl CallContext {
         })
     }
 
+    /// Returns the handle to the control plane, which receives the output of the call.
+    pub(crate) fn output_sink(&self) -> PlatformHandle {
+        self.platform.clone()
+    }
+
     /// Records the process that works for the call, if any.
     pub(crate) fn set_process(&self, process: Option<TaskProcess>) {
         *self.process.lock() = process;

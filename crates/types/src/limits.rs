@@ -20,6 +20,24 @@ pub const MAX_COMMAND_CONTEXT_SIZE: ByteSize = ByteSize::from_kib(256);
 /// Maximum reports per call of a worker.
 pub const MAX_REPORT_BATCH: usize = 100;
 
+/// Maximum text of one chunk of task output.
+pub const MAX_OUTPUT_CHUNK_SIZE: ByteSize = ByteSize::from_kib(16);
+
+/// Maximum chunks of output per command and call of a worker.
+pub const MAX_OUTPUT_CHUNKS: usize = 200;
+
+/// Minimum size at which a chunk of task output counts, so that the number of chunks is limited too.
+pub const MIN_OUTPUT_CHUNK_CHARGE: ByteSize = ByteSize::from_kib(1);
+
+/// Size of the first and of the last output of an attempt that is stored while it runs. What is
+/// between them is dropped.
+pub const OUTPUT_HEAD_SIZE: ByteSize = ByteSize::from_kib(768);
+/// See [`OUTPUT_HEAD_SIZE`].
+pub const OUTPUT_TAIL_SIZE: ByteSize = ByteSize::from_kib(256);
+
+/// Maximum size of the task output of an execution that is stored while its tasks run.
+pub const MAX_EXECUTION_OUTPUT_SIZE: ByteSize = ByteSize::from_mib(64);
+
 /// Maximum executions that one call may start.
 pub const MAX_EXECUTE_BATCH: usize = 1000;
 

@@ -191,10 +191,9 @@ impl SecretSet {
         if self.texts.is_empty() {
             return None;
         }
-        let patterns = self.patterns.get_or_init(|| SecretPatterns::from_secrets(&self.texts));
         let mut redacted = String::new();
         let mut copied_end = 0;
-        for found in patterns.find_in(text, !self.only_whole) {
+        for found in self.patterns().find_in(text, !self.only_whole) {
             redacted.push_str(&text[copied_end..found.start]);
             redacted.push_str(REDACTED);
             copied_end = found.end;
@@ -204,6 +203,21 @@ impl SecretSet {
         }
         redacted.push_str(&text[copied_end..]);
         Some(redacted)
+    }
+
+    /// Returns the end of the part of a text that can be redacted before the text after it is known.
+    /// The rest may be the beginning of a secret.
+    pub fn settled_end(&self, text: &str) -> usize {
+        if self.texts.is_empty() { text.len() } else { self.patterns().settled_end(text) }
+    }
+
+    /// Returns the bytes of the longest value.
+    pub fn longest_bytes(&self) -> usize {
+        self.texts.iter().map(|text| text.len()).max().unwrap_or(0)
+    }
+
+    fn patterns(&self) -> &SecretPatterns {
+        self.patterns.get_or_init(|| SecretPatterns::from_secrets(&self.texts))
     }
 
     /// Returns the redacted value.

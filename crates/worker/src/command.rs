@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::context::WorkerContext;
 use crate::leases::ActiveLease;
+use crate::output::AttemptOutput;
 use crate::panics::catch_panic;
 use crate::progress::{ProgressReporter, UnacknowledgedRetries};
 use crate::report::OutgoingReport;
@@ -38,8 +39,14 @@ pub(crate) async fn run_command(
     let (started_at, started) = (context.now(), Instant::now());
     let in_flight = context.metrics.start_command(&command);
     let secrets = SecretResolver::new(Arc::clone(&context), command.execution_id);
-    let work =
-        CommandRun { context: &context, lease: &lease, command: &command, secrets: &secrets };
+    let output = AttemptOutput::new(&context, &lease, secrets.secret_set.clone());
+    let work = CommandRun {
+        context: &context,
+        lease: &lease,
+        command: &command,
+        secrets: &secrets,
+        output: &output,
+    };
     let progress = ProgressReporter::new(&context, &lease, &command, started_at);
     let outcome = tokio::select! {
         biased;
@@ -70,15 +77,19 @@ pub(crate) async fn run_command(
             attempt = command.attempt,
             "command stopped: its result is no longer needed"
         );
+        output.abandon();
         context.leases.release_lease(&lease);
         return;
     };
+    if is_timeout(outcome.error.as_ref()) {
+        output.require_sending();
+    }
     let report =
         build_report(&command, outcome, progress.take_unacknowledged(), started_at, context.now());
     let report = report.redact_secrets(&secrets.secret_set.current_secrets());
     in_flight.finish_command(&report, started.elapsed());
     // The receiver lives as long as there are permits to run commands.
-    let _ = context.report_queue.send(OutgoingReport::new(report, lease, permit));
+    let _ = context.report_queue.send(OutgoingReport::new(report, output.finish(), lease, permit));
 }
 
 struct CommandRun<'w> {
@@ -86,6 +97,12 @@ struct CommandRun<'w> {
     lease: &'w ActiveLease,
     command: &'w LeasedCommand,
     secrets: &'w SecretResolver,
+    output: &'w Arc<AttemptOutput>,
+}
+
+/// True if a task was stopped, so that its output is in no result.
+fn is_timeout(error: Option<&TaskError>) -> bool {
+    error.is_some_and(|error| error.kind == TaskErrorKind::Timeout)
 }
 
 impl CommandRun<'_> {
@@ -224,8 +241,9 @@ impl CommandRun<'_> {
         }
         let call = self.tool_call(spec);
         let started = Instant::now();
-        let platform =
-            self.context.platform_client.with_secret_set(self.secrets.secret_set.clone());
+        self.output.begin_task(&label);
+        let (secret_set, output) = (self.secrets.secret_set.clone(), Arc::clone(self.output));
+        let platform = self.context.platform_client.for_command(secret_set, Some(output));
         let platform = Arc::new(platform) as _;
         let call = self.context.tools.call(Some(platform), call, self.lease.cancel.clone());
         let outcome = catch_panic(call).await;
@@ -239,6 +257,9 @@ impl CommandRun<'_> {
             );
             ToolOutcome::error(TaskErrorKind::Unknown, "the tool panicked")
         });
+        if is_timeout(outcome.error.as_ref()) {
+            self.output.require_sending();
+        }
         // Long messages are truncated, which could cut a secret in half, so they are redacted
         // first.
         let known_secrets = self.secrets.secret_set.current_secrets();

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::definitions::DefinitionCache;
 use crate::leases::{ActiveLeases, granted_duration};
 use crate::metrics::WorkerMetrics;
+use crate::output::OutputQueue;
 use crate::platform_client::PlatformClient;
 use crate::report::OutgoingReport;
 use crate::settings::WorkerSettings;
@@ -45,6 +46,7 @@ pub(crate) struct WorkerContext {
     /// One permit for each concurrent command.
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) report_queue: mpsc::UnboundedSender<OutgoingReport>,
+    pub(crate) outputs: OutputQueue,
     /// Permits for sending progress. Other commands wait.
     pub(crate) progress_permits: Semaphore,
     /// Cancelled when no more commands are to be leased.
@@ -84,6 +86,7 @@ impl WorkerContext {
             secrets: ExecutionSecretRegistry::default(),
             permits: Arc::new(Semaphore::new(permits)),
             report_queue,
+            outputs: OutputQueue::default(),
             progress_permits: Semaphore::new(MAX_PROGRESS_CALLS),
             draining,
             shutdown: CancellationToken::new(),

@@ -17,6 +17,7 @@
 //! - Long commands report progress: that they are running, and which failed attempts are retried.
 //!   Progress decides nothing, and the final report contains everything that the server has not
 //!   acknowledged.
+//! - Output of tasks that run for a while is sent while they run, in bounded memory.
 //! - A worker survives a server outage: reports are kept and sent again, and tasks continue
 //!   meanwhile.
 //!
@@ -29,6 +30,7 @@ mod definitions;
 mod heartbeat;
 mod leases;
 mod metrics;
+mod output;
 mod panics;
 mod platform_client;
 mod poll;

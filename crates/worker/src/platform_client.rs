@@ -11,13 +11,14 @@ use noetl_api::result::ResultPutRequest;
 use noetl_api::{ApiError, WorkerApi};
 use noetl_playbook::command_machine::PayloadRequest;
 use noetl_tools::platform::{
-    ChildDefinition, ChildRequest, NewResult, PlaybookLauncher, ResultReceipt, ResultRef,
-    ResultStore, StartedChild,
+    ChildDefinition, ChildRequest, NewResult, OutputSink, OutputStream, PlaybookLauncher,
+    ResultReceipt, ResultRef, ResultStore, StartedChild,
 };
 use noetl_types::redact::SharedSecretSet;
 use noetl_types::{ErrorCode, ExecutionId, Json, TaskError, TaskErrorKind};
 
 use crate::definitions::{DefinitionCache, unavailable_error};
+use crate::output::AttemptOutput;
 
 /// Client of the server for tools.
 pub(crate) struct PlatformClient {
@@ -25,16 +26,31 @@ pub(crate) struct PlatformClient {
     definitions: Arc<DefinitionCache>,
     /// Secrets that are redacted from everything that is sent.
     secret_set: SharedSecretSet,
+    /// Receives the output of the command's processes.
+    output: Option<Arc<AttemptOutput>>,
+}
+
+impl OutputSink for PlatformClient {
+    fn write_output(&self, stream: OutputStream, bytes: &[u8]) {
+        if let Some(output) = &self.output {
+            output.write(stream, bytes);
+        }
+    }
 }
 
 impl PlatformClient {
     pub(crate) fn new(api: Arc<dyn WorkerApi>, definitions: Arc<DefinitionCache>) -> Self {
-        Self { api, definitions, secret_set: SharedSecretSet::default() }
+        Self { api, definitions, secret_set: SharedSecretSet::default(), output: None }
     }
 
-    /// Returns a client for a command that has secrets.
-    pub(crate) fn with_secret_set(&self, secret_set: SharedSecretSet) -> Self {
-        Self { api: Arc::clone(&self.api), definitions: Arc::clone(&self.definitions), secret_set }
+    /// Returns a client for a command that has secrets and output.
+    pub(crate) fn for_command(
+        &self,
+        secret_set: SharedSecretSet,
+        output: Option<Arc<AttemptOutput>>,
+    ) -> Self {
+        let (api, definitions) = (Arc::clone(&self.api), Arc::clone(&self.definitions));
+        Self { api, definitions, secret_set, output }
     }
 }
 

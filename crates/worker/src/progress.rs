@@ -132,6 +132,7 @@ impl<'w> ProgressReporter<'w> {
             worker_id: self.context.settings.worker_id.clone(),
             reports: vec![report.redact_secrets(&secrets.secret_set.current_secrets())],
             lease: None,
+            outputs: Vec::new(),
         };
         let delivery =
             match call_with_timeout(PROGRESS_TIMEOUT, self.context.api.report_commands(request))

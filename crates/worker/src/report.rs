@@ -11,6 +11,7 @@ use noetl_api::ApiError;
 use noetl_api::command::{
     CommandReport, ReportDisposition, ReportRequest, ReportResponse, ReportResult, ReportStatus,
 };
+use noetl_api::output::CommandOutput;
 use noetl_playbook::bounds::size_within;
 use noetl_types::limits::MAX_REPORT_BATCH;
 use noetl_types::{ErrorCode, JsonMap, TaskError, TaskErrorKind};
@@ -33,6 +34,8 @@ const MAX_UNPARSEABLE_RESPONSES: u32 = 3;
 /// A report to deliver, with the permit of its command.
 pub(crate) struct OutgoingReport {
     report: CommandReport,
+    /// Rest of the output, if some was sent before.
+    output: Option<CommandOutput>,
     lease: Arc<ActiveLease>,
     permit: OwnedSemaphorePermit,
     bytes: usize,
@@ -45,14 +48,26 @@ pub(crate) struct OutgoingReport {
 impl OutgoingReport {
     pub(crate) fn new(
         report: CommandReport,
+        output: Option<CommandOutput>,
         lease: Arc<ActiveLease>,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let bytes = report
+        let mut bytes = report
             .result
             .as_ref()
             .map_or(0, |data| size_within(data, MAX_BATCH_BYTES).unwrap_or(MAX_BATCH_BYTES));
-        Self { report, lease, permit, bytes, unparseable_responses: 0, is_replacement: false }
+        for chunk in output.iter().flat_map(|output| &output.chunks) {
+            bytes = bytes.saturating_add(chunk.stdout.len()).saturating_add(chunk.stderr.len());
+        }
+        Self {
+            report,
+            output,
+            lease,
+            permit,
+            bytes,
+            unparseable_responses: 0,
+            is_replacement: false,
+        }
     }
 
     /// Replaces the result by an error that explains why there is no result.
@@ -175,6 +190,7 @@ fn report_request(context: &WorkerContext, batch: &[OutgoingReport]) -> ReportRe
     ReportRequest {
         worker_id: context.settings.worker_id.clone(),
         reports: batch.iter().map(|outgoing| outgoing.report.clone()).collect(),
+        outputs: batch.iter().filter_map(|outgoing| outgoing.output.clone()).collect(),
         lease: (!context.draining.is_cancelled()).then(|| context.next_lease(batch.len())),
     }
 }

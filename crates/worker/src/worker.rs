@@ -14,6 +14,7 @@ use crate::heartbeat::{
     deregister_worker, lease_renewal_loop, pool_heartbeat_loop, register_worker,
 };
 use crate::metrics::WorkerMetrics;
+use crate::output::output_loop;
 use crate::poll::poll_until_draining;
 use crate::report::report_loop;
 use crate::settings::{WorkerError, WorkerSettings};
@@ -79,6 +80,7 @@ impl Worker {
             Some(result) => result?,
         }
         tokio::spawn(report_loop(Arc::clone(&context), reports));
+        tokio::spawn(output_loop(Arc::clone(&context)));
         tokio::spawn(lease_renewal_loop(Arc::clone(&context)));
         tokio::spawn(pool_heartbeat_loop(Arc::clone(&context)));
         poll_until_draining(&context).await;

@@ -22,6 +22,7 @@ use crate::execution::{
 };
 use crate::explain::{ExecutionExplanation, ExplainQuery};
 use crate::health::ReadinessResponse;
+use crate::output::{OutputPage, OutputQuery};
 use crate::paths;
 use crate::query::{
     ApprovalsQuery, EventsQuery, ExecutionDetailQuery, ExecutionList, ExecutionsQuery,
@@ -49,6 +50,8 @@ client_calls! {
     get_execution_status = get EXECUTION_STATUS [execution_id] -> ExecutionStatusView;
     /// Returns a page of the events of an execution.
     list_events = get EXECUTION_EVENTS [execution_id] (EventsQuery) -> EventPage;
+    /// Returns a page of the output that tasks of an execution sent while they ran.
+    list_output = get EXECUTION_LOGS [execution_id] (OutputQuery) -> OutputPage;
     /// Explains why an execution waits, or how it ended.
     explain_execution =
         get EXECUTION_EXPLAIN [execution_id] (ExplainQuery) -> ExecutionExplanation;

@@ -13,6 +13,7 @@ use crate::command::{
 use crate::credential::{CredentialRequest, CredentialView};
 use crate::error::ApiError;
 use crate::execute::{ExecuteRequest, ExecuteResponse};
+use crate::output::{OutputRequest, OutputResponse};
 use crate::paths;
 use crate::result::{ResultPutRequest, ResultPutResponse};
 use crate::runtime::{
@@ -49,6 +50,10 @@ impl WorkerApi for Client {
     async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {
         let wait_ms = request.lease.as_ref().map_or(0, |lease| lease.wait_ms);
         self.post(self.url(paths::COMMANDS_REPORT)?, &request, wait_ms).await
+    }
+
+    async fn send_output(&self, request: OutputRequest) -> Result<OutputResponse, ApiError> {
+        self.post(self.url(paths::COMMANDS_OUTPUT)?, &request, 0).await
     }
 
     async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError> {

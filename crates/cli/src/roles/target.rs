@@ -7,6 +7,7 @@ use noetl_api::catalog::{
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
 use noetl_api::execution::{CancelRequest, EventPage, ExecutionDetail, ExecutionStatusView};
 use noetl_api::explain::{ExecutionExplanation, ExplainQuery};
+use noetl_api::output::{OutputPage, OutputQuery};
 use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionList, ExecutionsQuery};
 use noetl_api::{Client, WorkerApi as _};
 use noetl_server::{CallContext, ControlPlane};
@@ -90,6 +91,15 @@ impl Target {
         query: EventsQuery,
     ) -> Result<EventPage> {
         call_target!(self, queries.list_events(id, query), list_events(id, &query))
+    }
+
+    /// Fetches a page of the output that tasks of a run sent while they ran.
+    pub(crate) async fn fetch_output(
+        &self,
+        id: ExecutionId,
+        query: OutputQuery,
+    ) -> Result<OutputPage> {
+        call_target!(self, queries.list_output(id, query), list_output(id, &query))
     }
 
     /// Fetches data that a log contains by reference.

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures_util::stream::unfold;
 use noetl_api::execution::EventView;
+use noetl_api::output::OutputView;
 use noetl_types::ErrorCode;
 use serde_json::json;
 use tokio::time::Instant;
@@ -76,11 +77,14 @@ impl StreamFormat {
         let (id, name, data) = match item {
             LiveItem::Event { id, event } => {
                 let data = serde_json::to_string(event)?;
-                (id, frame_name(event.event_type.as_str()), data)
+                (id.clone(), frame_name(event.event_type.as_str()), data)
+            }
+            LiveItem::Output(chunk) => {
+                (chunk.position.to_string(), "output".into(), serde_json::to_string(chunk)?)
             }
             LiveItem::Gap { id, first } => {
                 let gap = json!({ "event": "gap", "first_available": first });
-                (id, "gap".into(), gap.to_string())
+                (id.clone(), "gap".into(), gap.to_string())
             }
         };
         match self {
@@ -149,6 +153,8 @@ pub(super) fn invalid_event_id() -> HttpError {
 pub(super) enum LiveItem {
     /// An event.
     Event { id: String, event: Box<EventView> },
+    /// Output of a task. Its id is its position.
+    Output(OutputView),
     /// Events between the previous item and the next one were deleted by retention. `first` is the
     /// id of the first available event, if any.
     Gap { id: String, first: Option<String> },

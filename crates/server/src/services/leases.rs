@@ -112,7 +112,7 @@ impl Leases {
     }
 
     /// True if a lease belongs to the caller's tenant.
-    async fn owns_lease(&self, ctx: &CallContext, lease: &HeldLease) -> Result<bool> {
+    pub(crate) async fn owns_lease(&self, ctx: &CallContext, lease: &HeldLease) -> Result<bool> {
         if let Some(owner) = self.driver.cached_command_tenant(lease.execution_id, lease.command_id)
         {
             return Ok(owner == *ctx.tenant());

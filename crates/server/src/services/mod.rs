@@ -31,6 +31,7 @@ pub(crate) mod results;
 pub(crate) mod sweeper;
 pub(crate) mod system_playbooks;
 pub(crate) mod system_status;
+pub(crate) mod task_output;
 pub(crate) mod token_seals;
 pub(crate) mod traces;
 pub mod verification;
@@ -81,6 +82,7 @@ pub use results::Results;
 use sweeper::Sweeper;
 pub use system_playbooks::SystemPlaybooks;
 pub use system_status::SystemStatus;
+pub use task_output::TaskOutput;
 use traces::Traces;
 use verification::{Verification, VerifyStatus};
 use waiters::Waiters;
@@ -109,6 +111,7 @@ pub struct ControlPlane {
     pub results: Arc<Results>,
     pub system_playbooks: Arc<SystemPlaybooks>,
     pub system_status: Arc<SystemStatus>,
+    pub task_output: Arc<TaskOutput>,
     pub verification: Arc<Verification>,
     pub workers: Arc<WorkerRegistry>,
     pub(crate) driver: Arc<Driver>,
@@ -261,6 +264,11 @@ impl ControlPlane {
             secrets: Arc::clone(&secrets),
             audit: Arc::clone(&audit),
         });
+        let task_output = Arc::new(TaskOutput {
+            infra: Arc::clone(&infra),
+            leases: Arc::clone(&leases),
+            secrets: Arc::clone(&secrets),
+        });
         Self {
             classic: Arc::new(ClassicApi {
                 infra: Arc::clone(&infra),
@@ -275,6 +283,7 @@ impl ControlPlane {
                 infra: Arc::clone(&infra),
                 driver: Arc::clone(&driver),
                 leases: Arc::clone(&leases),
+                output: Arc::clone(&task_output),
                 secrets: Arc::clone(&secrets),
             }),
             keychain: Arc::new(Keychain { infra: Arc::clone(&infra), secrets }),
@@ -310,6 +319,7 @@ impl ControlPlane {
             publishing,
             queries,
             results,
+            task_output,
             workers,
             follow_ups,
             driver,

@@ -6,6 +6,7 @@ use noetl_api::command::{
     CommandReport, HeldLease, LeasedCommand, NextLease, ReportDisposition, ReportRequest,
     ReportResponse, ReportResult, ReportStatus,
 };
+use noetl_api::output::OutputRequest;
 use noetl_engine::{EngineInput, EventData, InputVerdict, ReportOutcome, TaskResult, WorkerReport};
 use noetl_messaging::Poller;
 use noetl_playbook::command_machine::Continuation;
@@ -19,13 +20,14 @@ use crate::driver::{Driver, Message, MessageReply, PollRequest, wait_for_reply};
 use crate::error::{Result, RuntimeError};
 use crate::services::issued_secrets::IssuedSecrets;
 use crate::services::leases::lease_fence;
-use crate::services::{Infrastructure, Leases};
+use crate::services::{Infrastructure, Leases, TaskOutput};
 
 /// Processes the reports of workers.
 pub struct Reports {
     pub(crate) infra: Arc<Infrastructure>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) output: Arc<TaskOutput>,
     pub(crate) secrets: Arc<IssuedSecrets>,
 }
 
@@ -44,6 +46,14 @@ impl Reports {
         let poll_request =
             self.to_poll_request(&ctx.auth, &request.worker_id, request.lease.as_ref())?;
         let started_at = tokio::time::Instant::now();
+        if !request.outputs.is_empty() {
+            let (worker_id, outputs) = (request.worker_id.clone(), request.outputs);
+            let stored = self.output.store_outputs(ctx, OutputRequest { worker_id, outputs }).await;
+            // A result counts more than the rest of its output.
+            if let Err(error) = stored {
+                tracing::warn!(%error, "the last output of reported commands was not stored");
+            }
+        }
         let reports = request.reports.into_iter();
         let reports = reports.map(|report| (report.execution_id, report)).collect();
         let reports =

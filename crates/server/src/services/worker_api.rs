@@ -7,6 +7,7 @@ use noetl_api::command::{
 };
 use noetl_api::credential::{CredentialRequest, CredentialView};
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
+use noetl_api::output::{OutputRequest, OutputResponse};
 use noetl_api::result::{ResultPutRequest, ResultPutResponse};
 use noetl_api::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
 use noetl_api::{ApiError, WorkerApi};
@@ -56,6 +57,10 @@ impl WorkerApi for LocalWorkerApi {
 
     async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {
         Ok(self.services.reports.process_reports(&self.ctx, request).await?)
+    }
+
+    async fn send_output(&self, request: OutputRequest) -> Result<OutputResponse, ApiError> {
+        Ok(self.services.task_output.store_outputs(&self.ctx, request).await?)
     }
 
     async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError> {

@@ -140,6 +140,7 @@ fn report_request(worker: &str, reports: Vec<CommandReport>, next: Option<i64>) 
             kinds: None,
             lease_ms: None,
         }),
+        outputs: Vec::new(),
     }
 }
 

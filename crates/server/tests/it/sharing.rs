@@ -69,6 +69,7 @@ impl TestServer {
                     worker_id: WorkerId::new("w").unwrap(),
                     reports: leased.commands.iter().map(completed_report).collect(),
                     lease: None,
+                    outputs: Vec::new(),
                 };
                 services
                     .reports

@@ -31,6 +31,7 @@ mod retention;
 mod runtime;
 mod slot;
 mod stream;
+mod task_output;
 mod timer;
 mod token;
 mod var;
@@ -96,6 +97,9 @@ pub use slot::{NewSlot, Slot, SlotChange, SlotHolder, SlotId, SlotSelector, Slot
 pub use stream::{
     CursorMove, FeedLag, MAX_FEED_LAG_EVENTS, StreamCursor, StreamLeaseOutcome, StreamLeaseRequest,
     StreamOwner, StreamStart,
+};
+pub use task_output::{
+    NewOutputChunk, NewTaskOutput, OutputChunk, OutputFilter, TaskOutputOutcome,
 };
 pub use timer::{DueTimer, TimerChange};
 pub use token::ApiToken;

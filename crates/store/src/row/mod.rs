@@ -21,6 +21,7 @@ mod publishing;
 mod replay;
 mod result;
 mod table;
+mod task_output;
 
 pub(crate) use append::{AppendRows, CoordinationRow, RowChange, slot_rows, to_append_rows};
 pub(crate) use cell::{Cell, CellRef, ToCell};
@@ -46,3 +47,4 @@ pub(crate) use replay::{
 };
 pub(crate) use result::{RESULT, ResultRow, STORED_RESULT};
 pub(crate) use table::{ColumnKind, CorruptRow, FromRow, Row, RowCells, Table, ToRow};
+pub(crate) use task_output::TASK_OUTPUT;

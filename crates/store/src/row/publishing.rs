@@ -41,6 +41,7 @@ pub(crate) static DEPENDENT_TABLES: &[DependentTable] = &[
     DependentTable::new("errand", "execution_id, errand_id", &["body"]),
     DependentTable::new("result_store", "execution_id, result_id", &["data"]),
     DependentTable::new("transient", "execution_id, var_name", &["var_value"]),
+    DependentTable::new("task_output", "execution_id, position", &["stdout", "stderr"]),
     DependentTable::new(
         "projection_snapshot",
         "execution_id, kind, fold_version, version",

@@ -30,15 +30,15 @@ use noetl_store::{
     KnownEvents, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
     LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease,
     MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry,
-    NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark,
-    OutboxQueue, OutboxRow, OutboxStats, OutboxStore, PinReason, PoolCount, PutResultError,
-    QuarantineFilter, QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey,
-    RequestOutcome, RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind,
-    RuntimeRegistration, RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange,
-    SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store,
-    StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult, StreamCursor,
-    StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner, TenantCounts,
-    TenantTable, VerificationStore, WaitFilter,
+    NewTaskOutput, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter,
+    OutboxMark, OutboxQueue, OutboxRow, OutboxStats, OutboxStore, OutputChunk, OutputFilter,
+    PinReason, PoolCount, PutResultError, QuarantineFilter, QuarantinedItem, RegisterOutcome,
+    RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome, RequestReservation, RequestStore,
+    ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration, RuntimeStore, SecretAuditFilter,
+    SetVarsError, Slot, SlotChange, SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore,
+    StatusCounts, Store, StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult,
+    StreamCursor, StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner,
+    TaskOutputOutcome, TaskOutputStore, TenantCounts, TenantTable, VerificationStore, WaitFilter,
 };
 
 /// Fault injected into a call.
@@ -407,6 +407,11 @@ faulty_store! {
             -> Result<Vec<QuarantinedItem>, StoreError>;
         PurgeQuarantinedItems: purge_quarantined_items(before: Timestamp, limit: PageLimit)
             -> Result<u64, StoreError>;
+    }
+    TaskOutputStore {} {
+        AppendOutput: append_output(output: NewTaskOutput)
+            -> Result<TaskOutputOutcome, StoreError>;
+        ListOutput: list_output(filter: OutputFilter) -> Result<Vec<OutputChunk>, StoreError>;
     }
     StreamCursorStore {} {
         LogEpoch: log_epoch() -> Result<LogEpoch, StoreError>;

@@ -30,6 +30,7 @@ pub(crate) mod result;
 pub(crate) mod retention;
 pub(crate) mod slot;
 pub(crate) mod stream;
+pub(crate) mod task_output;
 pub(crate) mod values;
 pub(crate) mod wait;
 
@@ -202,6 +203,11 @@ macro_rules! store_suite {
             machine_ids: requested_machine_id_is_granted_or_refused,
             feed: feed_delivers_each_event_once_in_order,
             feed: follower_misses_nothing_while_writers_race,
+            task_output: output_is_stored_once_under_its_lease,
+            task_output: output_is_listed_by_page_step_and_attempt,
+            task_output: endless_output_keeps_head_and_tail,
+            task_output: output_of_execution_is_limited,
+            task_output: racing_writers_leave_no_gap_for_readers,
             values: unusual_numbers_round_trip,
             values: every_event_field_round_trips,
             values: nul_cannot_be_stored,

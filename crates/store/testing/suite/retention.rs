@@ -229,6 +229,10 @@ pub(crate) async fn drop_deletes_all_rows_of_execution(fixture: &StoreFixture) {
     let mut run = run_in_month(8, 1);
     run.append_to(store, run.start_request()).await.unwrap();
     let command_id = run.issue_command(store).await;
+    store.lease_commands(super::fixture::lease_request("w", 7, 1)).await.unwrap();
+    let chunk = super::task_output::new_chunk(0, "x");
+    let output = super::task_output::new_output(run.id, command_id, vec![chunk]);
+    assert_eq!(store.append_output(output).await.unwrap(), crate::TaskOutputOutcome::Stored);
     let mut append = run.step_request();
     append.results = vec![super::result::new_result(5, b"[1]")];
     append.timers =

@@ -25,6 +25,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
 use crate::idle::IdlePool;
+use crate::platform::PlatformHandle;
 use crate::program::{
     CapturedOutput, GroupLeader, OutputCapture, create_private_dir, describe_exit,
 };
@@ -147,7 +148,7 @@ impl Zygote {
         // Without a sandbox, the processes of its calls are not in its group. It kills them when
         // its input is closed.
         leader.ends_with_input = !settings.sandbox.is_enabled();
-        let mut outputs = leader.take_outputs(settings.output_cap)?;
+        let mut outputs = leader.take_outputs(settings.output_cap, None)?;
         let mut control = BufReader::new(UnixStream::from_std(worker_end)?);
         let startup = startup_message(settings, isolation.as_ref(), scratch.path());
         let mut frames = encode_frame(DRIVER_CODE.as_bytes())?;
@@ -194,7 +195,7 @@ impl Zygote {
         modules: &[String],
         context: &CallContext,
     ) -> Result<(Vec<u8>, CapturedOutput), InterpreterError> {
-        let (mut call, mut outputs) = self.start_call(modules).await?;
+        let (mut call, mut outputs) = self.start_call(modules, context.output_sink()).await?;
         context.set_process(Some(TaskProcess::Forked(Arc::downgrade(&call.status_socket))));
         let RunningCall { channel, status, .. } = &mut call;
         let result = {
@@ -258,6 +259,7 @@ impl Zygote {
     async fn start_call(
         self: &Arc<Self>,
         modules: &[String],
+        sink: PlatformHandle,
     ) -> Result<(RunningCall, OutputCapture), InterpreterError> {
         let (channel, process_channel) = socket_pair()?;
         let (status, process_status) = socket_pair()?;
@@ -286,7 +288,7 @@ impl Zygote {
             zygote: Arc::clone(self),
         };
         let outputs =
-            OutputCapture::new(Some(stdout.into()), Some(stderr.into()), self.output_cap)?;
+            OutputCapture::new(Some(stdout.into()), Some(stderr.into()), self.output_cap, sink)?;
         Ok((call, outputs))
     }
 }

@@ -5,18 +5,29 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use noetl_tools::platform::{
-    ChildDefinition, ChildRequest, NewResult, PlaybookLauncher, ResultReceipt, ResultRef,
-    ResultStore, StartedChild,
+    ChildDefinition, ChildRequest, NewResult, OutputSink, OutputStream, PlaybookLauncher,
+    ResultReceipt, ResultRef, ResultStore, StartedChild,
 };
 use noetl_tools::{CancellationToken, ToolCall, ToolKind, ToolOutcome};
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, sha256};
 
-use crate::support::{parse_json, run_failing, test_toolbox, tool_call};
+use crate::support::{
+    parse_json, python_call, run_failing, shell_call, test_toolbox, tool_call, wait_until,
+};
 
 #[derive(Default)]
 struct FakePlatform {
     results: Mutex<BTreeMap<String, Json>>,
     started: Mutex<Vec<ChildRequest>>,
+    /// Standard output and standard error.
+    output: Mutex<[String; 2]>,
+}
+
+impl OutputSink for FakePlatform {
+    fn write_output(&self, stream: OutputStream, bytes: &[u8]) {
+        let index = usize::from(stream == OutputStream::Stderr);
+        self.output.lock().unwrap()[index] += &String::from_utf8_lossy(bytes);
+    }
 }
 
 #[async_trait]
@@ -159,4 +170,34 @@ async fn starts_child_playbook() {
         assert!(error.message.contains(part), "{}", error.message);
     }
     assert!(platform.started.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn output_arrives_while_a_task_runs() {
+    let content = Json::from("echo out; echo err >&2; sleep 1000");
+    let script = Json::object([("type", Json::from("inline")), ("content", content)]);
+    let script = Json::object([("script", script)]);
+    for (call, expected) in [
+        (shell_call("echo out; echo err >&2; sleep 1000"), ["out\n", "err\n"]),
+        (
+            python_call(
+                "import sys, time\nprint('out')\nprint('err', file=sys.stderr)\ntime.sleep(1000)",
+            ),
+            ["out\n", "err\n"],
+        ),
+        (tool_call(ToolKind::Script, &script), ["out\nerr\n", ""]),
+    ] {
+        let kind = call.kind;
+        let platform = Arc::new(FakePlatform::default());
+        let cancel = CancellationToken::new();
+        let (handle, toolbox) = (Some(Arc::clone(&platform) as _), test_toolbox());
+        let run = toolbox.call_with_platform(handle, call, cancel.clone());
+        let output = || platform.output.lock().unwrap().clone();
+        let watch = async {
+            wait_until("the output arrives", || output() == expected).await;
+            cancel.cancel();
+        };
+        let (outcome, ()) = tokio::join!(run, watch);
+        assert_eq!(outcome.error.unwrap().kind, TaskErrorKind::Cancelled, "{kind}");
+    }
 }

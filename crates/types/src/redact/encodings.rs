@@ -36,6 +36,8 @@ pub(super) struct PatternMatcher<'t> {
     text: &'t str,
     patterns: &'t [Arc<str>],
     may_be_truncated: bool,
+    /// True if text after the end could continue the last match attempt.
+    may_continue: bool,
     /// Remaining characters beyond the free ones.
     budget: usize,
     /// Interpretations so far, and those with one more character.
@@ -62,10 +64,17 @@ impl<'t> PatternMatcher<'t> {
             text,
             patterns,
             may_be_truncated,
+            may_continue: false,
             budget: text.len().saturating_mul(EXTRA_CHARS_PER_BYTE) + MIN_EXTRA_CHARS,
             partial: Vec::new(),
             next_partial: Vec::new(),
         }
+    }
+
+    /// Returns true if text after the end could lead to another result of the last
+    /// [`Self::match_end`].
+    pub(super) fn may_continue(&self) -> bool {
+        self.may_continue
     }
 
     /// Returns the end of the longest match that starts at a position. A match that the text
@@ -73,6 +82,7 @@ impl<'t> PatternMatcher<'t> {
     /// as a match. That happens only if patterns and text are highly repetitive.
     pub(super) fn match_end(&mut self, start: usize) -> Option<usize> {
         let mut found = None;
+        self.may_continue = continues_after_end(self.text, start);
         self.partial.clear();
         self.partial.push(PartialMatch { at: start, depth: 0, first: 0, end: self.patterns.len() });
         for count in 1_usize.. {
@@ -82,6 +92,9 @@ impl<'t> PatternMatcher<'t> {
             }
             for partial in &self.partial {
                 let is_whole = self.patterns[partial.first].len() == partial.depth;
+                let longest = &self.patterns[partial.end - 1];
+                self.may_continue |=
+                    longest.len() > partial.depth && continues_after_end(self.text, partial.at);
                 let may_be_truncated = self.may_be_truncated && count >= MIN_SECRET_CHARS;
                 let whole = is_whole.then_some(partial.at);
                 let truncated = may_be_truncated.then(|| truncation_end(self.text, partial.at));
@@ -90,6 +103,7 @@ impl<'t> PatternMatcher<'t> {
             let free = usize::from(count <= FREE_CHARS_PER_START);
             self.budget = self.budget.saturating_sub(self.partial.len() - free);
             if self.budget == 0 {
+                self.may_continue = true;
                 return Some(self.text.len());
             }
         }
@@ -149,11 +163,19 @@ fn extend_match(
     })
 }
 
-/// Returns the position where the text is truncated, if only half of an escape lies between `at`
-/// and it.
-fn truncation_end(text: &str, at: usize) -> Option<usize> {
-    let rest = text.as_bytes().get(at..)?;
-    let half_escape = match rest.first() {
+/// Returns true if the next character of a match at a position is not complete before the end of the
+/// text.
+fn continues_after_end(text: &str, at: usize) -> bool {
+    let rest = &text.as_bytes()[at..];
+    rest.len() <= MAX_ESCAPE_BYTES
+        && (half_escape_bytes(rest) == rest.len()
+            || rest == b"\r"
+            || skip_line_break(text.as_bytes(), at) == Some(text.len()))
+}
+
+/// Returns the number of bytes that may be the beginning of an escape.
+fn half_escape_bytes(rest: &[u8]) -> usize {
+    match rest.first() {
         Some(b'%' | b'\\') => {
             let is_escape_byte =
                 |byte: &&u8| matches!(byte, b'%' | b'\\' | b'u') || byte.is_ascii_hexdigit();
@@ -161,7 +183,14 @@ fn truncation_end(text: &str, at: usize) -> Option<usize> {
             escape.take_while(is_escape_byte).count()
         }
         Some(_) | None => 0,
-    };
+    }
+}
+
+/// Returns the position where the text is truncated, if only half of an escape lies between `at`
+/// and it.
+fn truncation_end(text: &str, at: usize) -> Option<usize> {
+    let rest = text.as_bytes().get(at..)?;
+    let half_escape = half_escape_bytes(rest);
     let end = at + half_escape;
     let mut marks = TRUNCATION_MARKS.iter();
     let is_truncated = if end == text.len() {

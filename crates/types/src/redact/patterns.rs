@@ -58,6 +58,28 @@ impl SecretPatterns {
         }
         found
     }
+
+    /// Returns the position from which a text may continue as an occurrence of a pattern, or its
+    /// end. No match lies across the position.
+    pub(super) fn settled_end(&self, text: &str) -> usize {
+        let mut last_match = 0..0;
+        let mut matcher = PatternMatcher::new(text, &self.sorted, false);
+        for (start, byte) in text.bytes().enumerate() {
+            if !self.first_bytes[usize::from(byte)] {
+                continue;
+            }
+            let found = matcher.match_end(start);
+            if matcher.may_continue() {
+                return if start < last_match.end { last_match.start } else { start };
+            }
+            match found {
+                Some(end) if start < last_match.end => last_match.end = last_match.end.max(end),
+                Some(end) => last_match = start..end,
+                None => {}
+            }
+        }
+        text.len()
+    }
 }
 
 /// Returns the base64 forms of a secret, alone or inside longer data, in both alphabets. Preceding

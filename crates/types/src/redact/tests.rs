@@ -196,3 +196,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn text_that_may_continue_as_secret_is_not_settled() {
+    let secrets = build_secrets(&["sesame-opens-42", "sesame-and-more"]);
+    for (text, settled) in [
+        ("all is well\n", "all is well\n"),
+        ("the key is ses", "the key is "),
+        ("the key is sesame-opens-4", "the key is "),
+        ("the key is sesame-opens-42", "the key is sesame-opens-42"),
+        ("the key is sesame-opens-43", "the key is sesame-opens-43"),
+        ("the key is ses\n", "the key is "),
+        ("the key is ses\nx", "the key is ses\nx"),
+        ("the key is sesame%2", "the key is "),
+        ("100%", "100"),
+        ("c2VzYW1lLW9wZW", ""),
+    ] {
+        assert_eq!(&text[..secrets.settled_end(text)], settled, "{text}");
+    }
+    let overlapping = build_secrets(&["abcabcabc", "cabcxyz"]);
+    assert_eq!(overlapping.settled_end("-abcabcabc"), 1);
+    assert_eq!(SecretSet::default().settled_end("ses"), 3);
+}
+
+proptest! {
+    /// A text that arrives in two parts is redacted like the whole.
+    #[test]
+    fn redacts_secret_across_parts(before in "[a-f%\\n]{0,20}", cut in 0_usize..60) {
+        let secrets = build_secrets(&["abcdef", "fedcba-abcdef"]);
+        let text = format!("{before}abcdef{before}fedcba-abcdef{before}");
+        let cut = cut.min(text.len());
+        let settled = secrets.settled_end(&text[..cut]);
+        let redact = |text: &str| secrets.redact_text(text).unwrap_or_else(|| text.to_owned());
+        let parts = redact(&text[..settled]) + &redact(&text[settled..]);
+        prop_assert_eq!(parts, redact(&text));
+    }
+}

@@ -14,11 +14,12 @@ use noetl_api::command::{
 };
 use noetl_api::credential::{CredentialRequest, CredentialView};
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
+use noetl_api::output::{CommandOutput, OutputRequest, OutputResponse, OutputResult};
 use noetl_api::result::{ResultPutRequest, ResultPutResponse};
 use noetl_api::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
 use noetl_api::{ApiError, WorkerApi};
 use noetl_playbook::model::ToolKind;
-use noetl_tools::platform::{PlatformHandle, ResultRef};
+use noetl_tools::platform::{OutputStream, PlatformHandle, ResultRef};
 use noetl_tools::{CancellationToken, ToolCall, ToolOutcome};
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, LeaseToken, Millis,
@@ -44,6 +45,10 @@ workflow:
   - { step: boom, tool: { kind: shell, command: boom } }
   - { step: flaky, tool: { kind: shell, command: flaky, spec: { policy: { rules: [{ when: '{{ output.error.retryable }}', then: { do: retry, attempts: 3, delay: 5 } }] } } } }
   - { step: twitchy, tool: { kind: shell, command: flaky, spec: { policy: { rules: [{ when: '{{ output.error.retryable }}', then: { do: retry, attempts: 3, delay: 0.1 } }] } } } }
+  - { step: print, tool: { kind: shell, command: print, auth: api_main } }
+  - { step: print_slowly, tool: { kind: shell, command: print slowly, auth: api_main } }
+  - { step: print_and_time_out, tool: { kind: shell, command: print and time out, auth: api_main } }
+  - { step: print_endlessly, tool: { kind: shell, command: print endlessly } }
   - { step: fetch, tool: { kind: shell, command: fetch } }
   - { step: leak, tool: { kind: shell, command: leak, auth: db_main, input: { t: '{{ keychain.api.token | upper }}', u: '{{ keychain.db.user }}' }, set: { ctx.t: '{{ keychain.api.token }}' } } }
   - { step: leak_and_fail, tool: { kind: shell, command: leak and fail, auth: db_main } }
@@ -103,6 +108,10 @@ pub(super) struct FakeServerState {
     /// Commands that only responses to reports return.
     pub(super) follow_up: VecDeque<LeasedCommand>,
     final_reports: Vec<CommandReport>,
+    /// Output that arrived while commands ran.
+    pub(super) output_requests: Vec<OutputRequest>,
+    /// Output that arrived with reports.
+    pub(super) last_outputs: Vec<CommandOutput>,
     /// Received progress reports.
     pub(super) progress_reports: Vec<CommandReport>,
     /// Number of progress reports that are recorded but whose response is lost.
@@ -359,6 +368,7 @@ impl WorkerApi for FakeServer {
                 requested.map(|requested| requested.min(u32::try_from(finished.count()).unwrap()));
             state.outstanding =
                 state.outstanding.saturating_sub(u32::try_from(results.len()).unwrap());
+            state.last_outputs.extend(request.outputs);
             state.final_reports.extend(request.reports);
             let count = state.follow_up.len().min(requested.unwrap_or_default() as usize);
             let mut commands: Vec<_> = state.follow_up.drain(..count).collect();
@@ -370,6 +380,20 @@ impl WorkerApi for FakeServer {
                 results: if state.omits_report_results { Vec::new() } else { results },
                 commands,
             })
+        })
+    }
+
+    async fn send_output(&self, request: OutputRequest) -> Result<OutputResponse, ApiError> {
+        self.with_state(|state| {
+            state.check_reachable()?;
+            let result = |output: &CommandOutput| OutputResult {
+                command_id: output.command_id,
+                ok: true,
+                code: None,
+            };
+            let results = request.outputs.iter().map(result).collect();
+            state.output_requests.push(request);
+            Ok(OutputResponse { results })
         })
     }
 
@@ -508,6 +532,29 @@ impl ToolRunner for FakeTools {
             "boom" => panic!("tools must not panic"),
             "flaky" if call.attempt < 3 => {
                 return ToolOutcome::error(TaskErrorKind::Connection, "no connection");
+            }
+            "print" | "print slowly" | "print and time out" => {
+                let platform = platform.unwrap();
+                platform.write_output(OutputStream::Stdout, b"key: sesame-");
+                platform.write_output(OutputStream::Stderr, b"to stderr\n");
+                if command != "print" {
+                    let is_slow = command == "print slowly";
+                    sleep(Duration::from_millis(if is_slow { 3000 } else { 100 })).await;
+                }
+                platform.write_output(OutputStream::Stdout, b"opens-42\n");
+                if command == "print and time out" {
+                    return ToolOutcome::error(TaskErrorKind::Timeout, "too slow");
+                }
+            }
+            "print endlessly" => {
+                let platform = platform.unwrap();
+                for _ in 0..200 {
+                    for _ in 0..100 {
+                        platform
+                            .write_output(OutputStream::Stdout, &b"0123456789abcde\n".repeat(1024));
+                    }
+                    sleep(Duration::from_millis(100)).await;
+                }
             }
             "ok" | "flaky" => {}
             // Returns everything it received, like a careless tool.

@@ -1,6 +1,7 @@
 //! Tests of the worker against a fake server and fake tools.
 
 mod fake;
+mod output;
 mod platform_client;
 mod progress;
 mod secrets;

@@ -23,7 +23,7 @@ fn credential_view(name: &str, kind: &str, data: &str) -> (String, CredentialVie
     (name.to_owned(), view)
 }
 
-fn worker_with_credentials() -> TestWorker {
+pub(super) fn worker_with_credentials() -> TestWorker {
     let worker = TestWorker::with_concurrency(1);
     worker.server.with_state(|state| {
         state.credentials.extend([

@@ -440,6 +440,9 @@ fn missing_output_warns_and_refusal_fails() {
             if request.path == "/api/result/resolve" {
                 return CannedResponse::error_response(code);
             }
+            if request.path.ends_with("/logs") {
+                return CannedResponse::ok_json(json!({ "chunks": [] }));
+            }
             let reference = json!({ "ref": "noetl://execution/7/result/s/9", "bytes": 70_000 });
             CannedResponse::ok_json(json!({ "events": [{
                 "event_id": "1", "seq": 1, "execution_id": RUN, "event_type": "call.done",

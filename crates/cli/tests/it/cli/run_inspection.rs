@@ -87,6 +87,6 @@ fn task_output_is_shown_in_full() {
     expected.push_str("large ! done\n");
     let logs = server.run_ok(&["runs", "logs", "last"]);
     assert!(logs == expected, "{logs:.200} … {} bytes", logs.len());
-    let bare = server.run_ok(&["runs", "logs", "last", "--step", "large", "--bare"]);
+    let bare = server.run_ok(&["runs", "logs", "last", "large", "--bare"]);
     assert_eq!(bare.lines().count(), 20_001);
 }

@@ -239,6 +239,7 @@ impl CanaryDeployment {
                 ("/export", Vec::new()),
                 ("/events?limit=500", markers.clone()),
                 ("/events/stream", markers.clone()),
+                ("/logs", Vec::new()),
             ] {
                 let path = format!("/api/executions/{run}{path}");
                 let content = get_bytes(self.server_url(), &path).await;

@@ -32,6 +32,7 @@ mod raw_http;
 mod sandbox;
 mod storm;
 mod stream_reader;
+mod task_output;
 mod telemetry;
 mod test_cluster;
 mod tool_kinds;

@@ -3,11 +3,12 @@
 use noetl_api::command::{
     HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
 };
+use noetl_api::output::{OutputRequest, OutputResponse};
 use noetl_api::paths;
 use noetl_types::ErrorCode;
 use noetl_types::limits::MAX_LONG_POLL_WAIT;
 
-use super::{MAX_REPORT_BODY_SIZE, Route, WORKER, handlers, post};
+use super::{MAX_OUTPUT_BODY_SIZE, MAX_REPORT_BODY_SIZE, Route, WORKER, handlers, post};
 use crate::http::body::JsonBody;
 use crate::http::http_error::HttpError;
 use crate::http::json_response::JsonResponse;
@@ -18,6 +19,7 @@ pub(super) fn routes() -> Vec<Route> {
         post(paths::COMMANDS_LEASE, WORKER, lease_commands),
         post(paths::COMMANDS_HEARTBEAT, WORKER, renew_leases),
         post(paths::COMMANDS_REPORT, WORKER, report_commands).max_body(MAX_REPORT_BODY_SIZE),
+        post(paths::COMMANDS_OUTPUT, WORKER, store_output).max_body(MAX_OUTPUT_BODY_SIZE),
     ]
 }
 
@@ -59,4 +61,7 @@ handlers! {
     /// Renews the leases of commands.
     renew_leases(app: AuthorizedCall, request: JsonBody<HeartbeatRequest>) -> HeartbeatResponse =>
         app.services.leases.renew_leases(&app.ctx, request);
+    /// Stores output of running commands.
+    store_output(app: AuthorizedCall, request: JsonBody<OutputRequest>) -> OutputResponse =>
+        app.services.task_output.store_outputs(&app.ctx, request);
 }

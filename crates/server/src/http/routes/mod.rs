@@ -16,6 +16,7 @@ mod health;
 mod internal;
 mod keychain;
 mod live_events;
+mod logs;
 mod openapi;
 mod outbox;
 mod replay;
@@ -46,6 +47,8 @@ pub(in crate::http) use table::{Route, delete, get, post, put, route_requests};
 const MAX_BATCH_BODY_SIZE: ByteSize = ByteSize::from_mib(8);
 /// Maximum body size of a report, which may contain a result of the maximum size.
 const MAX_REPORT_BODY_SIZE: ByteSize = ByteSize::from_mib(72);
+/// Maximum body of a call with output of tasks. JSON may escape each of its characters.
+const MAX_OUTPUT_BODY_SIZE: ByteSize = ByteSize::from_mib(24);
 
 const EXEC_READ: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRead]);
 const EXEC_RUN: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRun]);
@@ -86,6 +89,7 @@ pub(super) fn all_routes() -> Vec<Route> {
         internal::routes(),
         keychain::routes(),
         live_events::routes(),
+        logs::routes(),
         openapi::routes(),
         outbox::routes(),
         replay::routes(),

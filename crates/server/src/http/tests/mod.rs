@@ -36,6 +36,7 @@ mod socket;
 mod store_faults;
 mod streams;
 mod system;
+mod task_output;
 mod tenants;
 mod tls;
 mod token_paths;

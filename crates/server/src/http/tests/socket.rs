@@ -143,6 +143,7 @@ async fn complete_one_command(client: &Client) {
         worker_id: WorkerId::new("w1").unwrap(),
         reports: vec![report],
         lease: None,
+        outputs: Vec::new(),
     };
     let response = client.report_commands(request).await.unwrap();
     assert_eq!(response.results[0].status, ReportDisposition::Accepted);

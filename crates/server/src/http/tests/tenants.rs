@@ -97,6 +97,13 @@ async fn populate_tenant(server: &TestServer) -> TenantData {
     post("/api/worker/pool/register", json!({ "name": "zebra-worker" })).await;
     let lease = json!({ "worker_id": "zebra-worker", "pool": "shared", "wait_ms": 10_000 });
     let first = post("/api/commands/lease", lease.clone()).await.json_at("/commands/0");
+    let output = json!({
+        "execution_id": first["execution_id"], "command_id": first["command_id"],
+        "attempt": first["attempt"], "lease_token": first["lease_token"],
+        "chunks": [{ "number": 0, "stdout": MARKER }],
+    });
+    let output = json!({ "worker_id": "zebra-worker", "outputs": [output] });
+    assert_eq!(post("/api/commands/output", output).await.json_at("/results/0/ok"), true);
     post("/api/commands/report", build_completed_report(&first)).await;
     // A second command stays leased.
     post("/api/execute", request).await;

@@ -232,6 +232,7 @@ async fn complete_command(services: &ControlPlane, command: &LeasedCommand) {
         worker_id: WorkerId::new("w").unwrap(),
         reports: vec![report],
         lease: None,
+        outputs: Vec::new(),
     };
     services.reports.process_reports(CallContext::server(), request).await.unwrap();
 }

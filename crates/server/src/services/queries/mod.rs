@@ -13,6 +13,7 @@ mod execution;
 mod execution_list;
 mod explain;
 pub(crate) mod follow;
+mod output;
 pub mod replay;
 mod vars;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use crate::driver::Driver;
 use crate::services::{Infrastructure, Publishing, Results};
 pub(crate) use follow::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPosition};
+pub(crate) use output::OutputFollower;
 
 /// Answers questions about executions.
 pub struct Queries {

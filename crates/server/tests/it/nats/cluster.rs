@@ -149,6 +149,7 @@ pub(crate) fn spawn_worker(services: &ControlPlane) -> TestWorker {
                 worker_id: WorkerId::new("w").unwrap(),
                 reports: leased.commands.iter().map(completed_report).collect(),
                 lease: None,
+                outputs: Vec::new(),
             };
             drop(services.reports.process_reports(CallContext::server(), request).await);
         }

@@ -217,6 +217,7 @@ async fn command_wakes_worker_at_other_server() {
         worker_id: WorkerId::new("w").unwrap(),
         reports: commands.iter().map(completed_report).collect(),
         lease: None,
+        outputs: Vec::new(),
     };
     second.reports.process_reports(CallContext::server(), request).await.unwrap();
 }

@@ -201,8 +201,12 @@ impl WorkerSlot {
             retries_before: unreported.reported_count,
             ..empty_report(command)
         };
-        let request =
-            ReportRequest { worker_id: self.worker.clone(), reports: vec![report], lease: None };
+        let request = ReportRequest {
+            worker_id: self.worker.clone(),
+            reports: vec![report],
+            lease: None,
+            outputs: Vec::new(),
+        };
         let call = move |services: ControlPlane| {
             let request = request.clone();
             async move { services.reports.process_reports(CallContext::server(), request).await }
@@ -233,6 +237,7 @@ impl WorkerSlot {
             worker_id: self.worker.clone(),
             reports: vec![report],
             lease: (!self.lock_rng().draw_percent(20)).then_some(next),
+            outputs: Vec::new(),
         };
         for _ in 0..MAX_SEND_ATTEMPTS {
             let request = request.clone();

@@ -197,6 +197,7 @@ pub(crate) async fn complete_commands(services: &ControlPlane, count: usize) {
                 kinds: None,
                 lease_ms: None,
             }),
+            outputs: Vec::new(),
         };
         let reported = services.reports.process_reports(CallContext::server(), request).await;
         commands = reported.unwrap().commands;

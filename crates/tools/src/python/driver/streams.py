@@ -22,9 +22,9 @@ class Input(io.RawIOBase):
 
 def open_output(fd):
     raw = io.FileIO(fd, "w", closefd=False)
-    # The standard error is line-buffered, as usual.
+    # Lines are passed on at once, so that they are visible while the code runs.
     return io.TextIOWrapper(
-        io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=fd == 2
+        io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True
     )
 
 

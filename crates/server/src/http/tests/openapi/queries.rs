@@ -43,6 +43,17 @@ pub(super) struct FollowParams {
 }
 
 #[derive(JsonSchema)]
+pub(super) struct FollowOutputParams {
+    /// Id of the last received event. The header `Last-Event-ID` takes precedence.
+    last_event_id: Option<Text>,
+    /// Filter by step.
+    step: Option<Text>,
+    /// Filter by attempt of the command.
+    #[schemars(range(min = 1))]
+    attempt: Option<u32>,
+}
+
+#[derive(JsonSchema)]
 pub(super) struct FollowAllParams {
     /// Id of the last received event. The header `Last-Event-ID` takes precedence.
     last_event_id: Option<Text>,

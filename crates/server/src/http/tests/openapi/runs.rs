@@ -2,6 +2,7 @@
 
 use noetl_api::execution::ExecutionSummary;
 use noetl_api::explain::ExplainQuery;
+use noetl_api::output::OutputQuery;
 use noetl_api::paths;
 use noetl_api::query::{ApprovalsQuery, EventsQuery, ExecutionDetailQuery, ExecutionsQuery};
 use noetl_api::signal::ApprovalList;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::operations::{
     OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
 };
-use super::queries::{FollowParams, ReplayParams, ResolveParams};
+use super::queries::{FollowOutputParams, FollowParams, ReplayParams, ResolveParams};
 
 pub(super) const LIVE_MEDIA_TYPES: &[&str] = &["text/event-stream", "application/jsonl"];
 
@@ -62,6 +63,14 @@ fn read_operations() -> Vec<OperationSpec> {
         get_operation("follow_execution", paths::EXECUTION_EVENTS_STREAM, tag, "Stream the events of an execution until it ends")
             .details("Sends server-sent events, or JSON lines if `Accept` is `application/jsonl`. Each event is an `EventView` with its `seq` as id. Resume with `Last-Event-ID`.")
             .query::<FollowParams>()
+            .with_response::<String>()
+            .with_media_types(LIVE_MEDIA_TYPES),
+        get_operation("execution_logs", paths::EXECUTION_LOGS, tag, "List the output that tasks of an execution sent while they ran")
+            .details("Tasks that run for less than about half a second send none: their output is only in their result. Pass `next_after` as `after` to get the next page.")
+            .query::<OutputQuery>(),
+        get_operation("follow_logs", paths::EXECUTION_LOGS_STREAM, tag, "Stream the output of the tasks of an execution until it ends")
+            .details("Sends server-sent events, or JSON lines if `Accept` is `application/jsonl`. Each event is an `OutputView` with its `position` as id. Resume with `Last-Event-ID`.")
+            .query::<FollowOutputParams>()
             .with_response::<String>()
             .with_media_types(LIVE_MEDIA_TYPES),
         get_operation("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Explain why an execution waits, or how it ended")

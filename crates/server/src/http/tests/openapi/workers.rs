@@ -87,6 +87,14 @@ fn command_operations() -> Vec<OperationSpec> {
         )
         .details("Reports are processed independently; the response contains the outcome of each.")
         .example(json!({ "worker_id": "worker-1", "reports": [] })),
+        post_operation(
+            "store_output",
+            paths::COMMANDS_OUTPUT,
+            tag,
+            "Store output of running commands",
+        )
+        .details("Only the holder of a lease can store output. The first 768 KiB and the last 256 KiB of an attempt are kept, and 64 MiB per execution.")
+        .example(json!({ "worker_id": "worker-1", "outputs": [] })),
     ]
 }
 
