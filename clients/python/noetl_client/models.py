@@ -697,6 +697,22 @@ class CommandMeta:
 
 
 @dataclass(kw_only=True)
+class CommandOutput:
+    """Output of a command."""
+
+    execution_id: str | int
+    """Id of the execution."""
+    command_id: str | int
+    """Id of the command."""
+    attempt: int
+    """Number of the attempt."""
+    lease_token: str
+    """Token of the lease."""
+    chunks: list[OutputChunk]
+    """Chunks in the order of their numbers. At most 200."""
+
+
+@dataclass(kw_only=True)
 class CommandReport:
     """Report on a command."""
 
@@ -1936,6 +1952,92 @@ class OutboxMessage:
 
 
 @dataclass(kw_only=True)
+class OutputChunk:
+    """A chunk of output."""
+
+    number: int
+    """Number within the attempt, from 0. A number that was already sent is ignored."""
+    task: str | None = None
+    """Label of the task that wrote it."""
+    stdout: str | None = None
+    """Standard output. At most 16 KiB together with `stderr`."""
+    stderr: str | None = None
+    """Standard error."""
+    dropped_bytes: int | None = None
+    """Bytes that were dropped before the chunk."""
+    last: bool | None = None
+    """True if the attempt has no output after the chunk."""
+
+
+@dataclass(kw_only=True)
+class OutputPage:
+    """A page of the output of an execution."""
+
+    chunks: list[OutputView]
+    """The chunks, in the order in which they were stored."""
+    next_after: int | None = None
+    """Value of `after` for the next page; absent on the last page."""
+
+
+@dataclass(kw_only=True)
+class OutputRequest:
+    """Sends output of running commands."""
+
+    worker_id: str
+    """Worker that runs the commands."""
+    outputs: list[CommandOutput]
+    """Output of each command. At most 100 commands."""
+
+
+@dataclass(kw_only=True)
+class OutputResponse:
+    """Results of storing output, in request order."""
+
+    results: list[OutputResult]
+    """One result per command."""
+
+
+@dataclass(kw_only=True)
+class OutputResult:
+    """Result of storing the output of one command."""
+
+    command_id: str
+    """Id of the command."""
+    ok: bool
+    """True if the output is stored. Otherwise the worker must not send more for this attempt."""
+    code: ErrorCode | None = None
+    """Reason why the output is not stored."""
+
+
+@dataclass(kw_only=True)
+class OutputView:
+    """A stored chunk of output."""
+
+    position: int
+    """Position in the output of the execution."""
+    command_id: str
+    """Id of the command."""
+    attempt: int
+    """Number of the attempt."""
+    step: str
+    """Name of the step."""
+    index: int | None = None
+    """Index of the loop iteration."""
+    task: str | None = None
+    """Label of the task."""
+    at: str
+    """Time when the server stored it."""
+    stdout: str
+    """Standard output."""
+    stderr: str
+    """Standard error."""
+    dropped_bytes: int
+    """Bytes that were dropped before the chunk."""
+    last: bool
+    """True if the attempt has no output after the chunk."""
+
+
+@dataclass(kw_only=True)
 class PageInfo:
     """Position of a page in a log."""
 
@@ -2417,6 +2519,8 @@ class ReportRequest:
     """Worker that reports."""
     reports: list[CommandReport]
     """At most 100 reports. Each is processed independently."""
+    outputs: list[CommandOutput] | None = None
+    """Remaining output of commands whose output was sent while they ran."""
     lease: NextLease | None = None
     """Request for further commands."""
 

@@ -542,6 +542,27 @@ class Operations(Transport):
         )
         return result
 
+    def execution_logs(
+        self,
+        execution_id: str | int,
+        *,
+        step: str | None = None,
+        attempt: int | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> models.OutputPage:
+        """List the output that tasks of an execution sent while they ran. Tasks that run for less
+        than about half a second send none: their output is only in their result. Pass
+        `next_after` as `after` to get the next page.
+        """
+        result: models.OutputPage = self._call(
+            "GET",
+            f"/api/executions/{quote_path_segment(execution_id)}/logs",
+            response_type=models.OutputPage,
+            query={"step": step, "attempt": attempt, "after": after, "limit": limit},
+        )
+        return result
+
     def explain_execution(
         self,
         execution_id: str | int,
@@ -1076,6 +1097,25 @@ class Operations(Transport):
             "POST",
             "/api/commands/report",
             response_type=models.ReportResponse,
+            body=body,
+            mutates=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
+    def store_output(
+        self,
+        body: models.OutputRequest,
+        *,
+        idempotency_key: str | None = None,
+    ) -> models.OutputResponse:
+        """Store output of running commands. Only the holder of a lease can store output. The first
+        768 KiB and the last 256 KiB of an attempt are kept, and 64 MiB per execution.
+        """
+        result: models.OutputResponse = self._call(
+            "POST",
+            "/api/commands/output",
+            response_type=models.OutputResponse,
             body=body,
             mutates=True,
             idempotency_key=idempotency_key,
