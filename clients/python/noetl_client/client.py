@@ -93,3 +93,15 @@ class Client(Operations):
         for item in self._stream_json_lines(path, {"last_event_id": after}):
             event: models.EventView = decode(models.EventView, item)
             yield event
+
+    def follow_output(
+        self, execution_id: str | int, *, step: str | None = None, after: int | None = None
+    ) -> Iterator[models.OutputView]:
+        """Yields the output that tasks of an execution send while they run, until it ends.
+
+        ``after`` is the ``position`` of the last chunk already received.
+        """
+        path = f"/api/executions/{quote_path_segment(execution_id)}/logs/stream"
+        for item in self._stream_json_lines(path, {"last_event_id": after, "step": step}):
+            chunk: models.OutputView = decode(models.OutputView, item)
+            yield chunk
