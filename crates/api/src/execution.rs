@@ -197,6 +197,9 @@ pub struct CancelRequest {
     /// Also cancel the child executions that it waits for; default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cascade: Option<bool>,
+    /// End it without its final step, or end the final step that runs; default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// A cancelled execution.
@@ -204,7 +207,7 @@ pub struct CancelRequest {
 pub struct CancelResponse {
     /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// `cancelled`.
+    /// `cancelled`, or `cancelling` while its final step runs. A second request ends the final step.
     pub status: Text,
     /// All cancelled executions.
     pub cancelled_executions: Vec<ExecutionId>,

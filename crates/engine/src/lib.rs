@@ -59,7 +59,7 @@ pub use cache::{
 };
 pub use decide::{
     ApprovalChoice, ApprovalDecision, AuditOnlyEvent, BroadcastLookback, CallbackResult,
-    ChildEnded, ChildOutcome, ClassicReport, CommandClaim, Decision, DecisionContext,
+    CancelInput, ChildEnded, ChildOutcome, ClassicReport, CommandClaim, Decision, DecisionContext,
     DecisionError, EngineInput, EventExtras, FinalizeInput, FollowUp, IdSource, IgnoredResult,
     IncomingSignal, InputVerdict, LeaseExpired, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, ReportOutcome,
     StaleReason, StartInput, TaskResult, WorkerReport, check_signal_payload, decide,

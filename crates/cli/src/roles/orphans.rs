@@ -90,7 +90,9 @@ async fn cancel_orphans_in(
         for execution_id in list_orphans(store, status, is_orphan).await? {
             let request = CancelRequest {
                 reason: Some("the process that ran it no longer exists".into()),
-                cascade: None,
+                // No worker could run its final step.
+                force: true,
+                ..CancelRequest::default()
             };
             match runtime
                 .executions

@@ -146,8 +146,14 @@ impl Target {
     }
 
     /// Cancels a run. A run that has already ended is not an error.
-    pub(crate) async fn cancel_execution(&self, id: ExecutionId, reason: &str) -> Result<()> {
-        let request = CancelRequest { reason: Some(reason.into()), cascade: None };
+    /// If it is forced, the final step does not run.
+    pub(crate) async fn cancel_execution(
+        &self,
+        id: ExecutionId,
+        reason: &str,
+        force: bool,
+    ) -> Result<()> {
+        let request = CancelRequest { reason: Some(reason.into()), cascade: None, force };
         let result = match self {
             Self::Local(runtime) => runtime
                 .executions

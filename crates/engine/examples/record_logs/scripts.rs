@@ -215,6 +215,14 @@ workflow:
   - { step: rescue, tool: { kind: noop } }
 "#;
 
+const FINAL_STEP_PLAYBOOK: &str = r#"
+executor: { spec: { final_step: alert, timeout: 1h } }
+workflow:
+  - { step: work, tool: { kind: shell, command: work } }
+  - step: alert
+    tool: { kind: noop, result: "{{ event.payload }}" }
+"#;
+
 fn control_runs() -> Vec<(&'static str, Simulation)> {
     let mut cancelled = started_sim(SLOW_PLAYBOOK);
     let lease = cancelled.lease_command(cancelled.available_commands()[0], "w1");
@@ -236,7 +244,17 @@ fn control_runs() -> Vec<(&'static str, Simulation)> {
     let mut execution_timeout = started_sim(SLOW_PLAYBOOK);
     execution_timeout.advance_clock(Millis::from_hours(1));
     execution_timeout.decide(EngineInput::TimerFired(TimerId::Execution)).unwrap();
+
+    let mut cancelled_with_final_step = started_sim(FINAL_STEP_PLAYBOOK);
+    cancelled_with_final_step.cancel_execution().unwrap();
+    cancelled_with_final_step.run_to_end();
+    let mut timeout_with_final_step = started_sim(FINAL_STEP_PLAYBOOK);
+    timeout_with_final_step.advance_clock(Millis::from_hours(1));
+    timeout_with_final_step.fire_timers();
+    timeout_with_final_step.run_to_end();
     vec![
+        ("cancelled_with_final_step", cancelled_with_final_step),
+        ("timeout_with_final_step", timeout_with_final_step),
         ("cancelled_with_a_late_result", cancelled),
         ("paused_and_resumed", paused),
         ("still_paused", still_paused),

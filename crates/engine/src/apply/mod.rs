@@ -17,7 +17,7 @@ use noetl_types::{CommandId, Seq, StepName};
 use crate::event::{CommandRef, Event, EventKind};
 use crate::plan::Plan;
 use crate::state::{
-    Command, CommandStage, ExecutionStage, ExecutionState, StepStage, TransitionKind,
+    Command, CommandStage, ExecutionStage, ExecutionState, Interruption, StepStage, TransitionKind,
 };
 
 /// Result of applying a part of an event.
@@ -105,6 +105,9 @@ impl ExecutionState {
             EventKind::PlaybookStarted(started) => self.apply_started(&applied, started),
             EventKind::PlaybookPaused(_) => self.apply_paused(),
             EventKind::PlaybookResumed(_) => self.apply_resumed(),
+            EventKind::PlaybookCancelRequested(control) => {
+                self.interrupt(&applied, Interruption::Cancel(control.clone()));
+            }
             EventKind::PlaybookCompleted { .. }
             | EventKind::PlaybookFailed(_)
             | EventKind::PlaybookCancelled(_) => self.apply_ended(event)?,

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
-use noetl_types::{EventType, Timestamp};
+use noetl_types::{EventType, TaskError, TaskErrorKind, Timestamp};
 
 use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::event::{Event, ExecutionTimer, PlaybookStarted};
 use crate::state::layered::LayeredMap;
-use crate::state::{Arrival, ExecutionPhase, ExecutionState, StartRecord, TriggerEvent};
+use crate::state::{
+    Arrival, ExecutionPhase, ExecutionState, Interruption, StartRecord, TriggerEvent,
+    UncaughtFailure,
+};
 
 impl ExecutionState {
     pub(super) fn apply_started(&mut self, applied: &AppliedEvent<'_>, started: &PlaybookStarted) {
@@ -51,7 +54,10 @@ impl ExecutionState {
     ) -> Result {
         match timer {
             ExecutionTimer::Start => self.start_scheduled_execution(applied.event.time),
-            ExecutionTimer::Execution => Ok(()),
+            ExecutionTimer::Execution => {
+                self.interrupt(applied, Interruption::Timeout);
+                Ok(())
+            }
             ExecutionTimer::Step { step, run } => {
                 let step = self.legal_step(applied, step)?;
                 match self.active_pass(step) {
@@ -60,6 +66,22 @@ impl ExecutionState {
                 }
             }
         }
+    }
+
+    /// Stops the execution before it is done. A timeout during the end leaves the earlier reason.
+    pub(super) fn interrupt(&mut self, applied: &AppliedEvent<'_>, interruption: Interruption) {
+        let earlier = self.uncaught_failure.take();
+        self.uncaught_failure = match (&interruption, earlier) {
+            (Interruption::Timeout, Some(failure)) if self.ending.is_some() => Some(failure),
+            (Interruption::Timeout, earlier) => {
+                let steps = earlier.map(|failure| failure.steps.clone()).unwrap_or_default();
+                let error = TaskError::new(TaskErrorKind::Timeout, "the execution timed out");
+                Some(Arc::new(UncaughtFailure { error, steps }))
+            }
+            (Interruption::Cancel(_), earlier) => earlier,
+        };
+        self.interruption.get_or_insert(interruption);
+        self.enter_final_step_if_done(applied);
     }
 
     /// Starts a scheduled execution. All times that are measured from its start are measured from

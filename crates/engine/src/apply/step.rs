@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
-use noetl_types::{ExecutionStatus, Json, StepName, TaskError};
+use noetl_types::{ExecutionStatus, Json, StepName, TaskError, TaskErrorKind};
 
 use super::{AppliedEvent, ApplyErrorKind, Result};
 use crate::event::{
-    CtxUpdated, LoopDone, LoopEntered, SkipReason, StepEnd, StepEntered, StepExited, StepSkipped,
+    ControlInfo, CtxUpdated, LoopDone, LoopEntered, SkipReason, StepEnd, StepEntered, StepExited,
+    StepSkipped,
 };
 use crate::payload::EventData;
 use crate::state::layered::LayeredMap;
 use crate::state::{
-    Arrival, CommandOutcome, CursorState, ExecutionState, LastPass, LoopState, PendingArrivals,
-    RetainedOutput, StepPass, StepState, StepStatus, StepWork, TriggerEvent, UncaughtFailure,
+    Arrival, CommandOutcome, CursorState, Ending, ExecutionState, Interruption, LastPass,
+    LoopState, PendingArrivals, RetainedOutput, StepPass, StepState, StepStatus, StepWork,
+    TriggerEvent, UncaughtFailure,
 };
 
 impl ExecutionState {
@@ -157,17 +159,17 @@ impl ExecutionState {
     }
 
     /// Adds an arrival at the final step if the execution would otherwise end. This happens once.
-    /// After a failure, waiting steps are never entered.
-    fn enter_final_step_if_done(&mut self, applied: &AppliedEvent<'_>) {
+    /// After a failure or an interruption, waiting steps are never entered.
+    pub(super) fn enter_final_step_if_done(&mut self, applied: &AppliedEvent<'_>) {
         let Some(final_step) = applied.plan.final_step() else {
             return;
         };
-        let is_over = if self.uncaught_failure.is_some() {
+        let is_over = if self.is_cut_short() {
             self.active_passes().next().is_none()
         } else {
             self.active.is_empty()
         };
-        if self.ending_status.is_some() || !is_over {
+        if !is_over || !self.has_final_step_ahead(applied.plan) {
             return;
         }
         let abandoned: Vec<StepIndex> = self.waiting_steps.iter().collect();
@@ -176,17 +178,21 @@ impl ExecutionState {
             self.waiting_steps.remove(step);
             self.active.remove(step);
         }
-        self.ending_status = Some(match self.uncaught_failure {
-            None => ExecutionStatus::Completed,
-            Some(_) => ExecutionStatus::Failed,
-        });
-        let failure = self.uncaught_failure.as_ref();
+        let failure = self.uncaught_failure.as_ref().map(|failure| failure.error.clone());
+        let (status, error) = match (&self.interruption, failure) {
+            (Some(Interruption::Cancel(control)), _) => {
+                (ExecutionStatus::Cancelled, Some(cancel_error(control)))
+            }
+            (_, Some(error)) => (ExecutionStatus::Failed, Some(error)),
+            (_, None) => (ExecutionStatus::Completed, None),
+        };
+        self.ending = Some(Ending { status, since: applied.event.time });
         let arrival = Arrival {
             from: None,
             event: TriggerEvent::RunEnding,
             event_id: applied.event.event_id,
             output: None,
-            error: failure.map(|failure| Arc::new(failure.error.clone())),
+            error: error.map(Arc::new),
         };
         self.add_arrival(applied, final_step, arrival);
     }
@@ -262,6 +268,12 @@ impl ExecutionState {
         noetl_playbook::paths::write_variables(&mut self.ctx, &updated.values);
         Ok(())
     }
+}
+
+/// Error with which the final step of a cancelled execution begins.
+fn cancel_error(control: &ControlInfo) -> TaskError {
+    let reason = control.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    TaskError::new(TaskErrorKind::Cancelled, format!("the execution was cancelled{reason}"))
 }
 
 fn new_loop_state(looping: &LoopEntered) -> LoopState {

@@ -187,6 +187,9 @@ impl ContextCollector<'_, '_> {
         {
             values.insert("workload".into(), workload.clone());
         }
+        if let Some(event) = self.environment.ending_event() {
+            values.insert("event".into(), event);
+        }
         self.context.values = values;
         self.add_workload_reference();
         if let Some(Json::Map(variables)) = self.environment.own_variables() {

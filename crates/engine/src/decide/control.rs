@@ -6,8 +6,8 @@ use noetl_types::{CommandId, Json};
 use super::draft::Draft;
 use super::routing::SelectedArcs;
 use super::{
-    DecisionError, EventExtras, FinalizeInput, FollowUp, InputVerdict, Result, exit, fence, finish,
-    joins, report, suspension,
+    CancelInput, DecisionError, EventExtras, FinalizeInput, FollowUp, InputVerdict, Result, exit,
+    fence, finish, joins, report, suspension,
 };
 use crate::event::{CommandClosed, CommandRef, ControlInfo, EventKind, PlaybookFailed, StepEnd};
 
@@ -47,26 +47,29 @@ pub(super) fn resume_execution(
     Ok(InputVerdict::Accepted)
 }
 
-/// Cancels the execution.
-pub(super) fn cancel_execution(
-    draft: &mut Draft<'_>,
-    control: ControlInfo,
-) -> Result<InputVerdict> {
+/// Cancels the execution. Its final step runs first, unless the cancel is forced.
+pub(super) fn cancel_execution(draft: &mut Draft<'_>, cancel: CancelInput) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
-    cancel_commands(draft, None, "cancelled")?;
-    draft.emit_event(EventKind::PlaybookCancelled(control))?;
+    let CancelInput { control, keeps_children, is_forced } = cancel;
+    if draft.state.is_cancelling() && !is_forced {
+        return Ok(InputVerdict::Duplicate);
+    }
+    if draft.state.has_final_step_ahead(draft.plan) && !is_forced {
+        if draft.state.is_paused() {
+            // The final step runs. Deferred commands are discarded.
+            draft.emit_event(EventKind::PlaybookResumed(control.clone()))?;
+        }
+        let event = EventKind::PlaybookCancelRequested(control);
+        finish::interrupt_execution(draft, event, "cancelled")?;
+    } else {
+        cancel_commands(draft, None, "cancelled")?;
+        draft.emit_event(EventKind::PlaybookCancelled(control))?;
+    }
+    if keeps_children {
+        let is_cancel = |follow_up: &FollowUp| matches!(follow_up, FollowUp::CancelChild { .. });
+        draft.follow_ups.retain(|follow_up| !is_cancel(follow_up));
+    }
     Ok(InputVerdict::Accepted)
-}
-
-/// Cancels the execution but not the child executions that it waits for.
-pub(super) fn cancel_without_children(
-    draft: &mut Draft<'_>,
-    control: ControlInfo,
-) -> Result<InputVerdict> {
-    let verdict = cancel_execution(draft, control)?;
-    let is_cancel = |follow_up: &FollowUp| matches!(follow_up, FollowUp::CancelChild { .. });
-    draft.follow_ups.retain(|follow_up| !is_cancel(follow_up));
-    Ok(verdict)
 }
 
 /// Ends the execution with the status that an operator gives.

@@ -260,6 +260,16 @@ impl<'s> ExecutionEnvironment<'s> {
         ]))
     }
 
+    /// Value of `event` in the final step, whose tasks can read it.
+    pub(super) fn ending_event(&self) -> Option<Json> {
+        let arrival = self.focus.arrival.filter(|a| a.event == TriggerEvent::RunEnding)?;
+        Some(Json::object([
+            ("name", arrival.event.as_str().into()),
+            ("step", "".into()),
+            ("payload", self.ending_payload(arrival)),
+        ]))
+    }
+
     /// Value of `event.payload`: the data of the step, or its error.
     fn event_payload(&self, event: TriggerEvent, outcome: Option<&CommandOutcome>) -> Binding {
         match (event, outcome) {
@@ -277,7 +287,7 @@ impl<'s> ExecutionEnvironment<'s> {
             (TriggerEvent::PlaybookStarted, _) => {
                 self.lookup_name("workload").unwrap_or(Json::Null.into())
             }
-            (TriggerEvent::RunEnding, _) => self.ending_payload(arrival),
+            (TriggerEvent::RunEnding, _) => Binding::Value(self.ending_payload(arrival)),
             (TriggerEvent::CallError, _) => {
                 let error = arrival.error.as_ref();
                 Binding::Value(error.map_or(Json::Null, |error| error.to_json()))
@@ -287,14 +297,24 @@ impl<'s> ExecutionEnvironment<'s> {
         }
     }
 
-    /// Status and error with which the execution is about to end.
-    fn ending_payload(&self, arrival: &Arrival) -> Binding {
+    /// Status and error with which the execution is about to end, and the steps that failed or were
+    /// cancelled.
+    fn ending_payload(&self, arrival: &Arrival) -> Json {
         let status = self.state.ending_status().map(|status| Json::from(status.as_str()));
         let error = arrival.error.as_ref();
-        Binding::Value(Json::object([
+        let name = |step: StepIndex| Json::from(&self.plan.step(step).name);
+        let failed = self.state.uncaught_failure().map(|(_, steps)| steps).unwrap_or_default();
+        let is_cancelled = |step: &StepIndex| {
+            let latest = self.state.step_state(*step).and_then(|step| step.latest.as_ref());
+            latest.is_some_and(|latest| latest.status == StepStatus::Cancelled)
+        };
+        let cancelled = self.plan.graph().steps().filter(is_cancelled);
+        Json::object([
             ("status", status.unwrap_or_default()),
             ("error", error.map_or(Json::Null, |error| error.to_json())),
-        ]))
+            ("failed_steps", Json::list(failed.iter().copied().map(name))),
+            ("cancelled_steps", Json::list(cancelled.map(name))),
+        ])
     }
 
     fn data_binding(&self, step: StepIndex, output: &StepOutput) -> Binding {

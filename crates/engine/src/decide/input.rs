@@ -38,9 +38,7 @@ pub enum EngineInput {
     /// Resumes the execution.
     Resume(ControlInfo),
     /// Cancels the execution.
-    Cancel(ControlInfo),
-    /// Cancels the execution but not the child executions that it waits for.
-    CancelWithoutChildren(ControlInfo),
+    Cancel(CancelInput),
     /// A requested slot was granted.
     SlotGranted(SlotGrant),
     /// Requests the slots again that the execution waits for.
@@ -53,6 +51,23 @@ pub enum EngineInput {
     AuditOnly(Box<AuditOnlyEvent>),
     /// A result is stale for a reason that the state does not contain.
     IgnoredResult(Box<IgnoredResult>),
+}
+
+/// Request to cancel an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CancelInput {
+    /// Caller and reason.
+    pub control: ControlInfo,
+    /// The child executions that it waits for are not cancelled.
+    pub keeps_children: bool,
+    /// Its final step does not run, or ends if it runs.
+    pub is_forced: bool,
+}
+
+impl From<ControlInfo> for CancelInput {
+    fn from(control: ControlInfo) -> Self {
+        Self { control, ..Self::default() }
+    }
 }
 
 /// Request of an operator to end an execution.

@@ -62,10 +62,10 @@ fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
 }
 
 /// Records the steps that have become dead, in document order. Must be called after every routing
-/// decision, when its arrivals are known. After an uncaught failure, nothing is recorded for steps
-/// that were never reached.
+/// decision, when its arrivals are known. After an uncaught failure or an interruption, nothing is
+/// recorded for steps that were never reached.
 pub(super) fn record_dead_steps(draft: &mut Draft<'_>) -> Result<()> {
-    if draft.state.uncaught_failure.is_some() {
+    if draft.state.is_cut_short() {
         return Ok(());
     }
     for step in find_dead_steps(draft) {

@@ -52,9 +52,9 @@ use draft::Draft;
 pub use error::DecisionError;
 pub use follow_up::{BroadcastLookback, FollowUp};
 pub use input::{
-    ApprovalChoice, ApprovalDecision, AuditOnlyEvent, CallbackResult, ChildEnded, ChildOutcome,
-    ClassicReport, CommandClaim, EngineInput, FinalizeInput, IgnoredResult, IncomingSignal,
-    LeaseExpired, ReportOutcome, StaleReason, StartInput, TaskResult, WorkerReport,
+    ApprovalChoice, ApprovalDecision, AuditOnlyEvent, CallbackResult, CancelInput, ChildEnded,
+    ChildOutcome, ClassicReport, CommandClaim, EngineInput, FinalizeInput, IgnoredResult,
+    IncomingSignal, LeaseExpired, ReportOutcome, StaleReason, StartInput, TaskResult, WorkerReport,
 };
 pub use suspension::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, check_signal_payload};
 
@@ -183,10 +183,7 @@ pub fn decide(
         EngineInput::Callback(callback) => suspension::accept_callback(&mut draft, *callback)?,
         EngineInput::Pause(control) => control::pause_execution(&mut draft, control)?,
         EngineInput::Resume(control) => control::resume_execution(&mut draft, control)?,
-        EngineInput::Cancel(control) => control::cancel_execution(&mut draft, control)?,
-        EngineInput::CancelWithoutChildren(control) => {
-            control::cancel_without_children(&mut draft, control)?
-        }
+        EngineInput::Cancel(cancel) => control::cancel_execution(&mut draft, cancel)?,
         EngineInput::SlotGranted(grant) => slots::accept_grant(&mut draft, grant)?,
         EngineInput::RefreshSlotRequests => slots::refresh_requests(&mut draft)?,
         EngineInput::Finalize(finalize) => control::finalize_execution(&mut draft, *finalize)?,

@@ -6,7 +6,7 @@ use noetl_types::{TaskError, TaskErrorKind, Timestamp};
 use super::control::cancel_commands;
 use super::draft::Draft;
 use super::{DecisionError, InputVerdict, Result, failure, finish, joins, suspension};
-use crate::event::{EventKind, ExecutionTimer, PlaybookFailed, TimerId};
+use crate::event::{EventKind, ExecutionTimer, TimerId};
 
 /// Fires a timer.
 pub(super) fn fire_timer(draft: &mut Draft<'_>, timer: &TimerId) -> Result<InputVerdict> {
@@ -25,7 +25,8 @@ pub(super) fn fire_timer(draft: &mut Draft<'_>, timer: &TimerId) -> Result<Input
         TimerId::Execution => {
             let fire_at = draft.state.execution_deadline(draft.plan);
             let fire_at = check_due(draft, timer, fire_at)?;
-            time_out_execution(draft, fire_at)?;
+            let fired = EventKind::TimerFired { timer: ExecutionTimer::Execution, fire_at };
+            finish::interrupt_execution(draft, fired, "execution timeout")?;
         }
         TimerId::Step { step, run } => {
             let index = draft.plan.find_step(step.as_str());
@@ -69,19 +70,4 @@ fn time_out_step(
     failure::fail_step(draft, step, TaskError::new(TaskErrorKind::Timeout, message))?;
     joins::enter_ready(draft)?;
     finish::finish_if_done(draft)
-}
-
-/// Times out the execution: all commands are cancelled, and nothing can catch the failure.
-fn time_out_execution(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<()> {
-    let timer = ExecutionTimer::Execution;
-    draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
-    cancel_commands(draft, None, "execution timeout")?;
-    let failure = draft.state.uncaught_failure.clone();
-    let failed_steps = failure.iter().flat_map(|failure| &failure.steps);
-    let failed_steps = failed_steps.map(|step| draft.step_name(*step)).collect();
-    draft.emit_event(EventKind::PlaybookFailed(Box::new(PlaybookFailed {
-        error: TaskError::new(TaskErrorKind::Timeout, "the execution timed out"),
-        failed_steps,
-    })))?;
-    Ok(())
 }

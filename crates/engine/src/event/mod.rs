@@ -61,6 +61,8 @@ pub enum EventKind {
     PlaybookPaused(ControlInfo),
     /// The execution was resumed.
     PlaybookResumed(ControlInfo),
+    /// The execution was cancelled: everything stops, and its final step runs.
+    PlaybookCancelRequested(ControlInfo),
     /// The execution completed.
     PlaybookCompleted {
         /// Result of the execution.
@@ -138,6 +140,7 @@ impl EventKind {
             Self::PlaybookStarted(_) => EventType::PlaybookStarted.into(),
             Self::PlaybookPaused(_) => EventType::PlaybookPaused.into(),
             Self::PlaybookResumed(_) => EventType::PlaybookResumed.into(),
+            Self::PlaybookCancelRequested(_) => EventType::PlaybookCancelRequested.into(),
             Self::PlaybookCompleted { .. } => EventType::PlaybookCompleted.into(),
             Self::PlaybookFailed(_) => EventType::PlaybookFailed.into(),
             Self::PlaybookCancelled(_) => EventType::PlaybookCancelled.into(),

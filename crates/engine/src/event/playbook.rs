@@ -56,7 +56,7 @@ pub struct PlaybookStarted {
 }
 
 /// Caller and reason of a control operation such as pause or cancel.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ControlInfo {
     /// The caller.
     pub actor: Option<Text>,

@@ -539,6 +539,7 @@ fn arb_playbook_event() -> impl Strategy<Value = EventKind> {
         control().prop_map(EventKind::PlaybookPaused),
         control().prop_map(EventKind::PlaybookResumed),
         control().prop_map(EventKind::PlaybookCancelled),
+        control().prop_map(EventKind::PlaybookCancelRequested),
         option::of(arb_data()).prop_map(|result| EventKind::PlaybookCompleted { result }),
         (arb_error(), prop::collection::vec(arb_step_name(), 0..3)).prop_map(
             |(error, failed_steps)| {

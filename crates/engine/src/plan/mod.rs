@@ -230,6 +230,11 @@ impl Plan {
         self.playbook.executor.spec.timeout
     }
 
+    /// Maximum time of the final step and the steps after it, if the playbook specifies it.
+    pub(crate) fn final_step_timeout(&self) -> Option<Millis> {
+        self.playbook.executor.spec.final_step_timeout
+    }
+
     /// Step that runs when the execution is about to end.
     pub fn final_step(&self) -> Option<StepIndex> {
         self.graph.final_step()

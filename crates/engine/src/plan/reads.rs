@@ -90,10 +90,12 @@ const WORKER_NAMES: [&str; 11] = [
 const ITERATION_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
 
 pub(super) fn context_needs(playbook: &Playbook, step: &Step) -> ContextNeeds {
+    let final_step = playbook.executor.spec.final_step.as_ref();
     let mut collector = ReadCollector {
         playbook,
         iterator: step.looping.as_ref().map(|looping| &*looping.iterator.value),
         paths: BTreeSet::new(),
+        sees_event: final_step.is_some_and(|name| name.value == step.name.value),
         item: false,
         everything: false,
         visited_entries: BTreeSet::new(),
@@ -124,6 +126,8 @@ struct ReadCollector<'p> {
     playbook: &'p Playbook,
     iterator: Option<&'p str>,
     paths: BTreeSet<Vec<Arc<str>>>,
+    /// True for the final step: its tasks can read the event with which the execution ends.
+    sees_event: bool,
     item: bool,
     everything: bool,
     /// Keychain entries that were already visited.
@@ -215,6 +219,7 @@ impl<'p> ReadCollector<'p> {
                 let member = read.path.get(1).map(|key| &**key);
                 self.item |= member.is_none() || member == self.iterator;
             }
+            "event" if self.sees_event => self.add_value(&read.path),
             _ if inputs.contains(root) || WORKER_NAMES.contains(&root) => {}
             _ if self.iterator == Some(root) => self.item = true,
             _ if self.iterator.is_some() && ITERATION_NAMES.contains(&root) => {}

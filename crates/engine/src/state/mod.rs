@@ -20,7 +20,7 @@ use noetl_types::record::ExecutionVersion;
 use noetl_types::{CommandId, ExecutionId, ExecutionStatus, Json, Seq, TaskError, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::event::PlaybookStarted;
+use crate::event::{ControlInfo, PlaybookStarted};
 use crate::plan::Plan;
 use crate::slot::{ExecutionSlot, SlotGrant, SlotHolder};
 use crate::step_set::StepSet;
@@ -79,9 +79,10 @@ pub struct ExecutionState {
     pub(crate) signal_buffer: SignalBuffer,
     #[serde(rename = "failure")]
     pub(crate) uncaught_failure: Option<Arc<UncaughtFailure>>,
-    /// Status with which the execution is about to end, set when its final step is entered.
-    #[serde(rename = "ending")]
-    pub(crate) ending_status: Option<ExecutionStatus>,
+    /// The timeout or cancel that stopped the execution before it was done.
+    pub(crate) interruption: Option<Interruption>,
+    /// Set when the final step is reached.
+    pub(crate) ending: Option<Ending>,
     /// Last step that completed and selected no arc.
     pub(crate) last_exit: Option<StepIndex>,
     /// Number of arrivals so far. Orders the waiting steps.
@@ -115,6 +116,22 @@ pub(crate) struct UncaughtFailure {
     pub(crate) steps: Vec<StepIndex>,
 }
 
+/// Reason for which an execution stops before it is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Interruption {
+    Timeout,
+    Cancel(ControlInfo),
+}
+
+/// The end of an execution while its final step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ending {
+    /// Status with which the execution is about to end.
+    pub(crate) status: ExecutionStatus,
+    pub(crate) since: Timestamp,
+}
+
 /// A closed command whose step has not been advanced yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClosedCommand {
@@ -142,7 +159,8 @@ impl ExecutionState {
             deferred: LayeredMap::default(),
             signal_buffer: SignalBuffer::default(),
             uncaught_failure: None,
-            ending_status: None,
+            interruption: None,
+            ending: None,
             last_exit: None,
             arrival_count: 0,
         }
@@ -186,9 +204,29 @@ impl ExecutionState {
         matches!(self.phase, ExecutionPhase::Paused)
     }
 
-    /// Returns true if an uncaught failure lets only open commands finish.
+    /// Returns true if an uncaught failure or an interruption lets only open commands finish.
     pub fn is_failing(&self) -> bool {
-        self.uncaught_failure.is_some() && self.ending_status.is_none()
+        self.ending.is_none() && self.is_cut_short()
+    }
+
+    /// Returns true after an uncaught failure, a timeout or a cancel of the execution.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.uncaught_failure.is_some() || self.interruption.is_some()
+    }
+
+    /// Returns true if the execution was cancelled and its final step runs.
+    pub fn is_cancelling(&self) -> bool {
+        matches!(self.interruption, Some(Interruption::Cancel(_)))
+    }
+
+    /// Returns true if the final step runs before the execution ends. An execution that has not
+    /// begun has nothing to clean up.
+    pub(crate) fn has_final_step_ahead(&self, plan: &Plan) -> bool {
+        plan.final_step().is_some() && self.ending.is_none() && self.has_begun()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.steps.values().any(|step| step.passes > 0)
     }
 
     /// First uncaught error, and all steps with uncaught failures in order.
@@ -199,15 +237,14 @@ impl ExecutionState {
 
     /// Status with which the execution is about to end. `None` until its final step is entered.
     pub fn ending_status(&self) -> Option<ExecutionStatus> {
-        self.ending_status
+        self.ending.map(|ending| ending.status)
     }
 
     /// Slot that the whole execution waits for. No step is entered without it, so an entered or
     /// skipped step proves that the execution holds it.
     pub fn awaited_execution_slot(&self) -> Option<&ExecutionSlot> {
         let slot = self.start_event()?.concurrency.as_ref()?;
-        let has_begun = self.steps.values().any(|step| step.passes > 0);
-        (!has_begun && !self.is_ended()).then_some(slot)
+        (!self.has_begun() && !self.is_ended()).then_some(slot)
     }
 
     /// Slots held by the execution itself and by its steps.
@@ -302,8 +339,8 @@ impl ExecutionState {
     pub fn execution_stage(&self) -> ExecutionStage {
         match self.phase {
             ExecutionPhase::New => ExecutionStage::New,
-            ExecutionPhase::Running if self.ending_status.is_some() => ExecutionStage::Ending,
-            ExecutionPhase::Running if self.uncaught_failure.is_some() => ExecutionStage::Failing,
+            ExecutionPhase::Running if self.ending.is_some() => ExecutionStage::Ending,
+            ExecutionPhase::Running if self.is_cut_short() => ExecutionStage::Failing,
             ExecutionPhase::Running => ExecutionStage::Running,
             ExecutionPhase::Paused => ExecutionStage::Paused,
             ExecutionPhase::Ended(_) => ExecutionStage::Ended,

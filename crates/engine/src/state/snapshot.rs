@@ -10,7 +10,7 @@ use crate::plan::Plan;
 
 /// Version of the fold that made a snapshot. A fold that produces another state for the same log
 /// needs a new version, which invalidates older snapshots.
-pub const FOLD_VERSION: u32 = 3;
+pub const FOLD_VERSION: u32 = 4;
 
 /// Reason why a snapshot cannot be used. The log can still be folded.
 #[derive(Debug, thiserror::Error)]

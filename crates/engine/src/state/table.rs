@@ -28,7 +28,7 @@ stages! {
         New,
         /// Running.
         Running,
-        /// An uncaught failure lets only open commands finish.
+        /// An uncaught failure lets only open commands finish, or the execution was interrupted.
         Failing,
         /// The final step was entered.
         Ending,
@@ -134,6 +134,7 @@ transitions! {
     "`playbook.resumed`" Resume: &[ExecutionStage::Paused], ANY_STEP, ANY;
     "`playbook.completed`" Complete: ADVANCING, ANY_STEP, ANY;
     "`playbook.failed`" Fail: ACTIVE, ANY_STEP, ANY;
+    "`playbook.cancel_requested`" RequestCancel: &[ExecutionStage::Running, ExecutionStage::Failing], ANY_STEP, ANY;
     "`playbook.cancelled`" Cancel: OPEN, ANY_STEP, ANY;
     "`step.enter`" Enter: ADVANCING, &[Waiting], ANY;
     "`step.exit`" Exit: ACTIVE, IN_STEP, ANY;
@@ -174,6 +175,7 @@ impl TransitionKind {
             EventKind::PlaybookStarted(_) => Self::Start,
             EventKind::PlaybookPaused(_) => Self::Pause,
             EventKind::PlaybookResumed(_) => Self::Resume,
+            EventKind::PlaybookCancelRequested(_) => Self::RequestCancel,
             EventKind::PlaybookCompleted { .. } => Self::Complete,
             EventKind::PlaybookFailed(_) => Self::Fail,
             EventKind::PlaybookCancelled(_) => Self::Cancel,

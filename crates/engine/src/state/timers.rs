@@ -2,11 +2,14 @@
 //! the times of entry and the playbook. Timers of suspended tasks are in the log.
 
 use noetl_playbook::graph::StepIndex;
-use noetl_types::Timestamp;
+use noetl_types::{Millis, Timestamp};
 
 use super::ExecutionState;
 use crate::event::TimerId;
 use crate::plan::Plan;
+
+/// Time of the final step after a timeout or a cancel, unless the playbook specifies it.
+const DEFAULT_FINAL_STEP_TIMEOUT: Millis = Millis::from_minutes(5);
 
 /// An open timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +49,24 @@ impl ExecutionState {
         self.start_event()?.start_at
     }
 
-    /// Deadline of the execution, counted from its scheduled start.
+    /// Deadline of the execution, counted from its scheduled start. Once the final step is reached,
+    /// the deadline of the end: a final step has time of its own.
     pub(crate) fn execution_deadline(&self, plan: &Plan) -> Option<Timestamp> {
         let start_record = self.start_record.as_ref()?;
         if start_record.started.start_at.is_some() {
             return None;
         }
-        Some(start_record.at.saturating_add(plan.execution_timeout()?))
+        let by_timeout =
+            plan.execution_timeout().map(|timeout| start_record.at.saturating_add(timeout));
+        let Some(ending) = self.ending else {
+            return by_timeout;
+        };
+        let timeout = plan.final_step_timeout();
+        let by_default = ending.since.saturating_add(timeout.unwrap_or(DEFAULT_FINAL_STEP_TIMEOUT));
+        if timeout.is_some() || self.interruption.is_some() {
+            return Some(by_default);
+        }
+        by_timeout.map(|by_timeout| by_timeout.max(by_default))
     }
 
     /// Deadline of the active pass of a step.

@@ -59,6 +59,8 @@ impl Interpreter<'_> {
         }
         due.extend(self.next_slot_release().map(|at| (at, DueEvent::SlotReleased)));
         let timeout = self.playbook.executor.spec.timeout.map(Millis::as_ms);
+        // Choice: final steps of generated playbooks end within the time of their own.
+        let timeout = timeout.filter(|_| !self.is_ending);
         due.extend(timeout.map(|at| (at, DueEvent::ExecutionTimeout)));
         for (step, pass) in &self.running {
             due.extend(
@@ -105,6 +107,13 @@ impl Interpreter<'_> {
         self.log_playbook(EventType::TimerFired);
         self.cancel_open_commands(None);
         self.timed_out = true;
+        if self.has_final_step_ahead() {
+            let mut active: Vec<usize> = self.running.keys().copied().collect();
+            active.sort_unstable();
+            for step in active {
+                self.cancel_pass(step);
+            }
+        }
         self.running.clear();
         self.waiting.clear();
         self.awaited_execution_slot = None;

@@ -183,7 +183,7 @@ impl<'p> Interpreter<'p> {
             self.arrive_at_entry();
         }
         self.drain_events();
-        if !self.timed_out && !self.is_active() {
+        if !self.is_active() {
             self.run_final_step();
         }
         if self.is_active() {
@@ -215,7 +215,7 @@ impl<'p> Interpreter<'p> {
     fn drain_events(&mut self) {
         loop {
             self.apply_ready_work();
-            if self.timed_out || !self.is_active() {
+            if (self.timed_out && !self.is_ending) || !self.is_active() {
                 return;
             }
             match self.next_due_event() {
@@ -280,8 +280,17 @@ impl<'p> Interpreter<'p> {
         self.close_command(&command, closed);
     }
 
+    /// True if `final_step` runs at the end. A run that entered no step has nothing to clean up.
+    pub(super) fn has_final_step_ahead(&self) -> bool {
+        let has_begun = self.steps.iter().any(|step| step.passes > 0);
+        self.playbook.executor.spec.final_step.is_some() && !self.is_ending && has_begun
+    }
+
     /// Runs `final_step` once when the run would end, for any outcome.
     fn run_final_step(&mut self) {
+        if !self.has_final_step_ahead() {
+            return;
+        }
         let name = self.playbook.executor.spec.final_step.as_ref();
         let Some(step) = name.and_then(|name| find_step(self.playbook, &name.value)) else {
             return;
@@ -351,7 +360,7 @@ impl<'p> Interpreter<'p> {
     /// True after an uncaught failure: nothing is entered, issued or skipped any more, except for
     /// the final step.
     pub(super) fn is_stopped(&self) -> bool {
-        !self.failures.is_empty() && !self.is_ending
+        (self.timed_out || !self.failures.is_empty()) && !self.is_ending
     }
 
     pub(super) fn step_model(&self, step: usize) -> &'p Step {

@@ -31,7 +31,7 @@ workflow:
 }
 
 #[test]
-fn execution_timeout_cannot_be_caught() {
+fn execution_timeout_is_followed_by_final_step_only() {
     let result = run_text(
         r"
 executor: { spec: { timeout: 15ms, final_step: last } }
@@ -43,11 +43,11 @@ workflow:
   - { step: last, tool: { kind: noop } }
 ",
     );
-    let events =
-        "timer.started rest\ntimer.fired test\ncommand.cancelled rest\nplaybook.failed test\n";
-    assert!(format_history(&result).ends_with(events), "{}", format_history(&result));
+    let events = "timer.fired test\ncommand.cancelled rest\nstep.exit rest\nstep.enter last\ncommand.issued last\n";
+    assert!(format_history(&result).contains(events), "{}", format_history(&result));
+    assert!(format_history(&result).ends_with("step.exit last\nplaybook.failed test\n"));
     assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
-    assert_eq!(result.steps["rest"].status, StepStatus::Running);
+    assert_eq!(result.steps["rest"].status, StepStatus::Cancelled);
 }
 
 const SLOTS_PLAYBOOK: &str = r#"

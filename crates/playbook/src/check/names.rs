@@ -20,8 +20,13 @@ const EVENT_NAMES: [&str; 6] =
 pub(super) fn check_names(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
     let playbook = PlaybookNames::new(context.playbook);
     let reachability = StepReachability::new(context);
+    let final_step = context.playbook.executor.spec.final_step.as_ref();
+    let final_step = final_step.map(|name| &*name.value);
     for site in collect_template_sites(context.playbook) {
-        let local = local_names(&site);
+        let mut local = local_names(&site);
+        if final_step.is_some() && site.step.map(|step| &*step.name.value) == final_step {
+            local.push("event");
+        }
         for read in &site.template.facts().reads {
             check_name(
                 sink,

@@ -152,9 +152,15 @@ pub struct ExecutorSpec {
     /// First step to run. Defaults to `start`, or else the first step listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_step: Option<Spanned<Arc<str>>>,
-    /// Step that runs once before the execution ends, after success as well as failure.
+    /// Step that runs once before the execution ends, however it ends: completed, failed, timed
+    /// out or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_step: Option<Spanned<Arc<str>>>,
+    /// Maximum time of the final step and the steps after it. Defaults to 5 minutes after a timeout
+    /// or a cancel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DurationText>")]
+    pub final_step_timeout: Option<Millis>,
     /// Treats a step that has arcs but takes none of them as failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_next_is_error: bool,

@@ -34,7 +34,7 @@ read_map! { RuntimeRequirements, "executor.requires", optional { tools, features
 
 read_map! {
     ExecutorSpec, "executor.spec",
-    optional { entry_step, final_step, no_next_is_error, timeout, policy },
+    optional { entry_step, final_step, final_step_timeout, no_next_is_error, timeout, policy },
 }
 
 read_map! {

@@ -115,7 +115,15 @@ impl ChaosScheduler {
         } else if self.rng.draw_percent(self.rates.pause) {
             assert_eq!(sim.pause_execution(), Ok(InputVerdict::Accepted));
         } else if self.rng.draw_percent(self.rates.cancel) {
-            assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
+            let expected = if sim.state().is_cancelling() {
+                InputVerdict::Duplicate
+            } else {
+                InputVerdict::Accepted
+            };
+            assert_eq!(sim.cancel_execution(), Ok(expected));
+            if !sim.state().is_ended() && self.rng.draw_percent(30) {
+                assert_eq!(sim.force_cancel(), Ok(InputVerdict::Accepted));
+            }
             return;
         }
         let available = sim.available_commands();

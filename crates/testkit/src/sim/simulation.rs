@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use noetl_engine::event::{CommandIssued, ControlInfo, ExpiryReason, IssuedContext, TimerId};
 use noetl_engine::{
-    CacheKey, CacheLookupResult, CommandPhase, Decision, DecisionContext, DecisionError,
-    EngineInput, Event, EventKind, ExecutionHeader, ExecutionState, FollowUp, InputVerdict,
-    LeaseExpired, Plan, ReportOutcome, SlotHolder, StartInput, WorkerReport, decide, decode_record,
-    encode_event, invariant,
+    CacheKey, CacheLookupResult, CancelInput, CommandPhase, Decision, DecisionContext,
+    DecisionError, EngineInput, Event, EventKind, ExecutionHeader, ExecutionState, FollowUp,
+    InputVerdict, LeaseExpired, Plan, ReportOutcome, SlotHolder, StartInput, WorkerReport, decide,
+    decode_record, encode_event, invariant,
 };
 use noetl_playbook::command_context::CommandContext;
 use noetl_playbook::model::Playbook;
@@ -596,9 +596,17 @@ impl Simulation {
     }
 
     pub fn cancel_execution(&mut self) -> Result<InputVerdict, DecisionError> {
-        let verdict = self.decide(EngineInput::Cancel(control_by("ann")));
-        self.leases.clear();
+        let verdict = self.decide(EngineInput::Cancel(control_by("ann").into()));
+        if verdict == Ok(InputVerdict::Accepted) {
+            self.leases.clear();
+        }
         verdict
+    }
+
+    /// Cancels the execution without its final step.
+    pub fn force_cancel(&mut self) -> Result<InputVerdict, DecisionError> {
+        let cancel = CancelInput { is_forced: true, ..control_by("ann").into() };
+        self.decide(EngineInput::Cancel(cancel))
     }
 
     pub fn status(&self) -> ExecutionStatus {

@@ -45,6 +45,8 @@ event_types! {
     PlaybookStarted = "playbook.started": Server, Some(EventStatus::Started);
     PlaybookPaused = "playbook.paused": Server, Some(EventStatus::Paused);
     PlaybookResumed = "playbook.resumed": Server, Some(EventStatus::Running);
+    /// The execution was cancelled, and its final step still runs.
+    PlaybookCancelRequested = "playbook.cancel_requested": Server, Some(EventStatus::Running);
     PlaybookCompleted = "playbook.completed": Terminal(ExecutionStatus::Completed), Some(EventStatus::Completed);
     PlaybookFailed = "playbook.failed": Terminal(ExecutionStatus::Failed), Some(EventStatus::Failed);
     PlaybookCancelled = "playbook.cancelled": Terminal(ExecutionStatus::Cancelled), Some(EventStatus::Cancelled);

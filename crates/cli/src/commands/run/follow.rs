@@ -193,13 +193,13 @@ impl LocalRun<'_> {
             return Ok(());
         }
         io.print_message("cancelling the run because its worker was drained")?;
-        self.target.cancel_execution(self.execution_id, "its worker was drained").await
+        self.target.cancel_execution(self.execution_id, "its worker was drained", true).await
     }
 
     /// Cancels the run. Returns false if the user interrupts the cancellation.
     async fn cancel_run(&self, reason: &str, signals: &mut StopSignals) -> Result<bool> {
         tokio::select! {
-            result = self.target.cancel_execution(self.execution_id, reason) => {
+            result = self.target.cancel_execution(self.execution_id, reason, false) => {
                 result?;
                 Ok(true)
             }

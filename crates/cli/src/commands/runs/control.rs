@@ -23,7 +23,8 @@ use crate::roles::Target;
 
 /// Cancel runs
 ///
-/// Running tasks of a cancelled run are stopped and no new ones are started. Shows the runs and
+/// Running tasks of a cancelled run are stopped and no new ones are started, except for those of its
+/// final step. Cancelling the run again, or --force, ends the final step too. Shows the runs and
 /// asks for confirmation. Without a terminal, --yes is required. Runs that have ended are not
 /// changed. With --all, runs of the platform itself are kept unless --system is given or --path
 /// starts with system/.
@@ -50,6 +51,9 @@ pub(crate) struct CancelArgs {
     /// Reason, stored in the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Do not run the final step, and end one that runs
+    #[arg(long)]
+    force: bool,
     /// Only show the runs that would be cancelled
     #[arg(long)]
     dry_run: bool,
@@ -104,12 +108,19 @@ pub(super) fn cancel_runs(args: &CancelArgs, io: &mut Io<'_>) -> Result<CommandE
     if !confirm(args.confirm, &question, &expected, io)? {
         return Ok(CommandExit::Failed);
     }
-    let request = CancelRequest { reason: args.reason.as_deref().map(Into::into), cascade: None };
+    let request = CancelRequest {
+        reason: args.reason.as_deref().map(Into::into),
+        cascade: None,
+        force: args.force,
+    };
     let mut results = Vec::new();
     let cancelled = server.send(async |client| {
         for run in &runs {
             let id = run.execution_id;
             let (status, result) = match client.cancel_execution(id, &request).await {
+                Ok(cancelled) if cancelled.status == "cancelling" => {
+                    (ExecutionStatus::Running, "is being cancelled; its final step runs")
+                }
                 Ok(_) => (ExecutionStatus::Cancelled, "cancelled"),
                 // With many runs, one may end before it is cancelled, which is not an error.
                 Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {

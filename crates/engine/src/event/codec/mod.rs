@@ -51,7 +51,9 @@ fn write_payload(record: &mut RecordWriter<'_>) {
 
     match &record.event.kind {
         Kind::PlaybookStarted(started) => started.write(record),
-        Kind::PlaybookPaused(control) | Kind::PlaybookResumed(control) => control.write(record),
+        Kind::PlaybookPaused(control)
+        | Kind::PlaybookResumed(control)
+        | Kind::PlaybookCancelRequested(control) => control.write(record),
         Kind::PlaybookCompleted { result } => {
             record.set_execution_columns();
             record.put_status();
@@ -124,6 +126,7 @@ fn read_payload(event_type: EventType, record: &RecordReader<'_>) -> Result<Even
         Type::PlaybookStarted => Kind::PlaybookStarted(EventFields::read(record)?),
         Type::PlaybookPaused => Kind::PlaybookPaused(EventFields::read(record)?),
         Type::PlaybookResumed => Kind::PlaybookResumed(EventFields::read(record)?),
+        Type::PlaybookCancelRequested => Kind::PlaybookCancelRequested(EventFields::read(record)?),
         Type::PlaybookCompleted => {
             Kind::PlaybookCompleted { result: record.read_data(Key::Result)? }
         }

@@ -1,6 +1,6 @@
-//! The final step runs once after success or failure, and never after a cancel or timeout.
+//! The final step runs once, however the execution ends.
 
-use noetl_engine::{EventKind, InputVerdict};
+use noetl_engine::{EventData, EventKind, InputVerdict};
 use noetl_testkit::sim::{SimulatedCall, Simulation, ToolBehavior};
 use noetl_types::{ExecutionStatus, Json, Millis, StepName, TaskErrorKind, Text};
 
@@ -107,22 +107,154 @@ fn guard_can_skip_final_step() {
     assert_eq!(failed.status(), ExecutionStatus::Failed);
 }
 
-#[test]
-fn cancel_skips_final_step() {
-    let mut sim = failing_sim(&[], "{}");
+/// The tasks of its final step record what they read of the event.
+const ALERT_PLAYBOOK: &str = r#"
+executor: { spec: { final_step: alert, timeout: 1h } }
+workflow:
+  - step: work
+    tool: { kind: shell, command: work }
+    next: { arcs: [{ step: alert_no_more, when: "{{ error }}" }] }
+  - { step: alert_no_more, tool: { kind: noop } }
+  - step: alert
+    tool: { kind: shell, command: "{{ event.name }} {{ event.payload.status }}: {{ event.payload.error.kind }}, {{ event.payload.error.message }}, {{ event.payload.failed_steps }} {{ event.payload.cancelled_steps }}" }
+"#;
+
+fn alert_sim() -> Simulation {
+    let tools =
+        |call: &SimulatedCall<'_>| ToolBehavior::Ok(call.config.get("command").unwrap().clone());
+    let mut sim = Simulation::from_body(ALERT_PLAYBOOK).with_tools(tools);
     sim.start().unwrap();
-    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
-    assert_eq!(entered_steps(&sim), ["work"]);
+    sim
+}
+
+fn output_of(sim: &Simulation, step: &str) -> Option<Json> {
+    let step = sim.plan().find_step(step).unwrap();
+    match &sim.state().step_state(step)?.output.as_ref()?.data {
+        EventData::Inline(data) => Some(data.clone()),
+        EventData::External(_) => None,
+    }
 }
 
 #[test]
-fn execution_timeout_skips_final_step() {
-    let mut sim = failing_sim(&[], "{}");
-    sim.start().unwrap();
+fn cancel_runs_final_step() {
+    let mut sim = alert_sim();
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Running);
+    assert_eq!(sim.state().ending_status(), Some(ExecutionStatus::Cancelled));
+    // A cancel that is delivered twice does not end the final step.
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Duplicate));
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    let expected = "run.ending CANCELLED: cancelled, the execution was cancelled, [] [\"work\"]";
+    assert_eq!(output_of(&sim, "alert"), Some(expected.into()));
+    sim.repeat_decisions();
+}
+
+#[test]
+fn execution_timeout_runs_final_step() {
+    let mut sim = alert_sim();
     sim.advance_clock(Millis::from_hours(1));
     sim.fire_timers();
+    assert_eq!(sim.status(), ExecutionStatus::Running);
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert_eq!(entered_steps(&sim), ["work"]);
+    let expected = "run.ending FAILED: timeout, the execution timed out, [] [\"work\"]";
+    assert_eq!(output_of(&sim, "alert"), Some(expected.into()));
+    sim.repeat_decisions();
+}
+
+#[test]
+fn forced_cancel_ends_final_step() {
+    let mut sim = alert_sim();
+    sim.cancel_execution().unwrap();
+    assert_eq!(sim.force_cancel(), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    assert_eq!(entered_steps(&sim), ["work", "alert"]);
+    let mut skipped = alert_sim();
+    assert_eq!(skipped.force_cancel(), Ok(InputVerdict::Accepted));
+    assert_eq!(entered_steps(&skipped), ["work"]);
+    sim.repeat_decisions();
+    skipped.repeat_decisions();
+}
+
+/// The final step has five minutes after a cancel or a timeout, or the time that the playbook
+/// specifies. Its end does not change the status of the run.
+#[test]
+fn final_step_has_time_of_its_own() {
+    let mut cancelled = alert_sim();
+    cancelled.advance_clock(Millis::from_minutes(59));
+    cancelled.cancel_execution().unwrap();
+    cancelled.advance_clock(Millis::from_minutes(4));
+    cancelled.fire_timers();
+    assert_eq!(cancelled.status(), ExecutionStatus::Running);
+    cancelled.advance_clock(Millis::from_minutes(1));
+    cancelled.fire_timers();
+    assert_eq!(cancelled.status(), ExecutionStatus::Cancelled);
+    cancelled.repeat_decisions();
+
+    let mut timed_out = alert_sim();
+    timed_out.advance_clock(Millis::from_hours(1));
+    timed_out.fire_timers();
+    timed_out.advance_clock(Millis::from_minutes(5));
+    timed_out.fire_timers();
+    assert_eq!(timed_out.status(), ExecutionStatus::Failed);
+    timed_out.repeat_decisions();
+
+    let body = ALERT_PLAYBOOK.replace("final_step:", "final_step_timeout: 10s, final_step:");
+    let mut completed = Simulation::from_body(&body);
+    completed.start().unwrap();
+    completed.advance_once();
+    completed.advance_clock(Millis::from_secs(10));
+    completed.fire_timers();
+    assert_eq!(completed.status(), ExecutionStatus::Failed);
+    completed.repeat_decisions();
+}
+
+/// A timeout that passes while the final step of a completed run runs leaves it its own time.
+#[test]
+fn final_step_of_completed_run_outlives_timeout() {
+    let mut sim = alert_sim();
+    sim.advance_clock(Millis::from_minutes(59));
+    sim.advance_once();
+    sim.advance_clock(Millis::from_minutes(4));
+    sim.fire_timers();
+    sim.run_to_end();
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+}
+
+#[test]
+fn failed_final_step_of_cancelled_run_leaves_it_cancelled() {
+    let mut sim = failing_sim(&["cleanup"], "{}");
+    sim.start().unwrap();
+    sim.cancel_execution().unwrap();
+    sim.run_to_end();
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+}
+
+/// A run that entered no step has nothing to clean up.
+#[test]
+fn cancel_before_first_step_skips_final_step() {
+    let body = ALERT_PLAYBOOK.replace("executor:", "concurrency: { key: k }\nexecutor:");
+    let mut sim = Simulation::from_body(&body);
+    sim.start().unwrap();
+    assert_eq!(entered_steps(&sim), [""; 0]);
+    sim.cancel_execution().unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    assert_eq!(entered_steps(&sim), [""; 0]);
+    sim.repeat_decisions();
+}
+
+#[test]
+fn cancel_of_paused_run_runs_final_step() {
+    let mut sim = alert_sim();
+    sim.pause_execution().unwrap();
+    sim.cancel_execution().unwrap();
+    sim.run_to_end();
+    assert_eq!(entered_steps(&sim), ["work", "alert"]);
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    sim.repeat_decisions();
 }
 
 /// The final step can be cancelled, paused and timed out.

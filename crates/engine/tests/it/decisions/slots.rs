@@ -111,7 +111,7 @@ fn cancel_withdraws_slot_requests() {
     sim.start().unwrap();
     complete_commands(&mut sim);
     let control = noetl_engine::event::ControlInfo::default();
-    let decision = sim.draft_decision(&noetl_engine::EngineInput::Cancel(control)).unwrap();
+    let decision = sim.draft_decision(&noetl_engine::EngineInput::Cancel(control.into())).unwrap();
     let release = SlotChange::Release(step_grant("a", 1, "db-main"));
     assert_eq!(decision.slots, [SlotChange::ReleaseAll, release]);
     assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));

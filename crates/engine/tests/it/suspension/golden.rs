@@ -221,8 +221,8 @@ fn cancel_without_children_lets_them_continue() {
         "workflow:\n  - { step: sub, tool: { kind: playbook, path: x, return_result: true } }\n",
     );
     let (child, follow_up_count) = (sim.awaited_children()[0], sim.follow_ups().len());
-    let control = noetl_engine::event::ControlInfo::default();
-    sim.decide(noetl_engine::EngineInput::CancelWithoutChildren(control)).unwrap();
+    let cancel = noetl_engine::CancelInput { keeps_children: true, ..Default::default() };
+    sim.decide(noetl_engine::EngineInput::Cancel(cancel)).unwrap();
     assert_eq!(sim.follow_ups().len(), follow_up_count);
     assert_eq!(sim.status(), ExecutionStatus::Cancelled);
     let result = EventData::Inline(Json::from(1));

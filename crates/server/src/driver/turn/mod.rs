@@ -139,9 +139,7 @@ fn reject_unauthorized(
 }
 
 fn has_cancellation(batches: &VecDeque<MessageBatch>) -> bool {
-    let is_cancellation = |message: &Message| {
-        matches!(message.input, EngineInput::Cancel(_) | EngineInput::CancelWithoutChildren(_))
-    };
+    let is_cancellation = |message: &Message| matches!(message.input, EngineInput::Cancel(_));
     batches.iter().flat_map(MessageBatch::messages).any(is_cancellation)
 }
 

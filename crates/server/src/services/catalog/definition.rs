@@ -98,6 +98,7 @@ impl Definition {
         let plan = Plan::new(Arc::from(playbook)).map_err(NotRunnable::Plan)?;
         let plan = plan.with_defaults(defaults);
         let has_timers = plan.execution_timeout().is_some()
+            || plan.final_step().is_some()
             || plan.graph().steps().any(|step| {
                 let step = plan.step(step);
                 step.timeout.is_some() || step.deadline.is_some()

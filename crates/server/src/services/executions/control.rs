@@ -8,7 +8,7 @@ use noetl_api::execution::{
     ControlRequest, ControlResponse, FinalizeRequest, FinalizeResponse,
 };
 use noetl_engine::event::ControlInfo;
-use noetl_engine::{EngineInput, FinalizeInput};
+use noetl_engine::{CancelInput, EngineInput, FinalizeInput, InputVerdict};
 use noetl_store::{Execution, ExecutionFilter, ExecutionOrigin, FollowUpOutcome};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
@@ -16,7 +16,7 @@ use noetl_types::{
 };
 
 use crate::access::CallContext;
-use crate::driver::Message;
+use crate::driver::{Message, MessageReply};
 use crate::error::{Result, RuntimeError, error_chain};
 use crate::services::Executions;
 use crate::services::follow_ups::PendingFollowUp;
@@ -26,7 +26,8 @@ const MAX_CLEANUP_SCAN: usize = 20_000;
 
 impl Executions {
     /// Cancels an execution and, unless the request disables the cascade, the children it waits
-    /// for. After the answer, no command of it is issued or leased.
+    /// for. After the answer, no command of it is issued or leased, except those of its final step.
+    /// A second request ends the final step.
     pub async fn cancel_execution(
         &self,
         ctx: &CallContext,
@@ -36,19 +37,23 @@ impl Executions {
     ) -> Result<CancelResponse> {
         ctx.visible_execution(self.infra.store(), execution_id).await?;
         let control = ControlInfo { actor, reason: request.reason };
-        let input = if request.cascade.unwrap_or(true) {
-            EngineInput::Cancel(control)
-        } else {
-            EngineInput::CancelWithoutChildren(control)
-        };
-        let (cancel_message, reply) = Message::new(input);
-        let sent =
-            self.driver.send_and_wait(execution_id, cancel_message.cancelling_children(), reply);
-        let (cancelled_executions, message) = match sent.await {
+        let keeps_children = !request.cascade.unwrap_or(true);
+        let cancel = CancelInput { control, keeps_children, is_forced: request.force };
+        let mut status = "cancelled";
+        let (cancelled_executions, message) = match self.request_cancel(execution_id, cancel).await
+        {
             Ok(reply) => {
                 let mut cancelled = vec![execution_id];
                 cancelled.extend(self.cancel_descendants(execution_id, reply.children).await);
-                (cancelled, "the execution is cancelled")
+                if reply.outcome.is_some() {
+                    (cancelled, "the execution is cancelled")
+                } else {
+                    status = "cancelling";
+                    (
+                        cancelled,
+                        "the execution is cancelled; its final step runs. Cancel it again to end the final step",
+                    )
+                }
             }
             Err(error) => {
                 let is_over = error.code() == Some(ErrorCode::AlreadyTerminal);
@@ -62,10 +67,27 @@ impl Executions {
         };
         Ok(CancelResponse {
             execution_id,
-            status: "cancelled".into(),
+            status: status.into(),
             cancelled_executions,
             message: message.into(),
         })
+    }
+
+    /// Cancels an execution, or ends the final step of one that was cancelled before.
+    async fn request_cancel(
+        &self,
+        execution_id: ExecutionId,
+        mut cancel: CancelInput,
+    ) -> Result<MessageReply> {
+        loop {
+            let (message, reply) = Message::new(EngineInput::Cancel(cancel.clone()));
+            let message = message.cancelling_children();
+            let reply = self.driver.send_and_wait(execution_id, message, reply).await?;
+            if cancel.is_forced || reply.verdict != Some(InputVerdict::Duplicate) {
+                return Ok(reply);
+            }
+            cancel.is_forced = true;
+        }
     }
 
     /// Returns whether an execution was cancelled.
@@ -184,7 +206,7 @@ impl Executions {
             }
             let cancel_request = CancelRequest {
                 reason: Some("cleanup: the execution had nothing open".into()),
-                cascade: None,
+                ..CancelRequest::default()
             };
             match self.cancel_execution(ctx, execution_id, actor.clone(), cancel_request).await {
                 Ok(_) => cancelled.push(execution_id),
@@ -298,7 +320,7 @@ impl Executions {
             actor: None,
             reason: Some(format!("execution {parent} no longer waits for it").into()),
         };
-        let (message, answer) = Message::new(EngineInput::Cancel(control));
+        let (message, answer) = Message::new(EngineInput::Cancel(control.into()));
         let now = self.infra.now();
         match self.driver.send_and_wait(child, message.cancelling_children(), answer).await {
             Ok(reply) => Ok(CancelledChild {

@@ -132,7 +132,7 @@ impl SlotGrants {
         };
         for execution_id in cancelled {
             let control = ControlInfo { actor: None, reason: Some(reason.as_str().into()) };
-            let (message, answer) = Message::new(EngineInput::Cancel(control));
+            let (message, answer) = Message::new(EngineInput::Cancel(control.into()));
             match self.driver.send_and_wait(execution_id, message, answer).await {
                 Ok(_) => {}
                 Err(error) if error.code().is_some_and(is_final_error) => {}

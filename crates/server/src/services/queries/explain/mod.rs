@@ -62,7 +62,12 @@ impl Queries {
         }
         let cause = self.causal_chain(&row, query.step.as_ref()).await?;
         let more = waiting_on.len().saturating_sub(MAX_LISTED_WAITS);
-        let summary = self.summarize_execution(&row, &waiting_on, failure.as_ref());
+        let mut summary = self.summarize_execution(&row, &waiting_on, failure.as_ref());
+        let ending = folded.as_ref().and_then(|(_, state)| state.ending_status());
+        if let Some(status) = ending.filter(|_| !row.view.status.is_terminal()) {
+            summary =
+                Text::from_lossy(&format!("it ends {status} after its final step: {summary}"));
+        }
         waiting_on.truncate(MAX_LISTED_WAITS);
         Ok(ExecutionExplanation {
             execution_id,
