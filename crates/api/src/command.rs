@@ -46,6 +46,9 @@ pub struct LeaseResponse {
     /// Time to wait before the next request, in milliseconds; 0 for none.
     #[serde(default)]
     pub poll_after_ms: u64,
+    /// Time between the arrival of the request and the grant of the leases, in milliseconds.
+    #[serde(default)]
+    pub waited_ms: u64,
 }
 
 /// A leased command with everything that the worker needs.
@@ -137,6 +140,10 @@ pub struct HeartbeatRequest {
     /// Duration from now in milliseconds; the server's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend_ms: Option<u64>,
+    /// Maximum time to wait for the loss of a lease, in milliseconds. The response comes at once if
+    /// a command is cancelled.
+    #[serde(default)]
+    pub wait_ms: u64,
 }
 
 /// Results of a lease renewal, in request order.

@@ -16,7 +16,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::context::WorkerContext;
-use crate::leases::ActiveLease;
+use crate::heartbeat::confirm_lease;
+use crate::leases::{ActiveLease, GrantTime};
 use crate::output::AttemptOutput;
 use crate::panics::catch_panic;
 use crate::progress::{ProgressReporter, UnacknowledgedRetries};
@@ -26,6 +27,8 @@ use crate::trace;
 
 /// Timeout of a call without a time limit, in a command without a deadline.
 const NO_TIMEOUT: Duration = Duration::from_hours(365 * 24);
+/// Age of a lease from which the server must confirm it before the first call.
+const MAX_UNCONFIRMED_LEASE_AGE: Duration = Duration::from_secs(2);
 /// Number of calls after which a command yields to other tasks.
 const CALLS_PER_YIELD: u32 = 64;
 
@@ -33,9 +36,10 @@ const CALLS_PER_YIELD: u32 = 64;
 pub(crate) async fn run_command(
     context: Arc<WorkerContext>,
     command: LeasedCommand,
+    granted: GrantTime,
     permit: OwnedSemaphorePermit,
 ) {
-    let lease = context.leases.add_lease(&command, context.shutdown.child_token());
+    let lease = context.leases.add_lease(&command, granted, context.shutdown.child_token());
     let (started_at, started) = (context.now(), Instant::now());
     let in_flight = context.metrics.start_command(&command);
     let secrets = SecretResolver::new(Arc::clone(&context), command.execution_id);
@@ -190,6 +194,10 @@ impl CommandRun<'_> {
                 MachineAction::Call(_, pending) if self.lease.is_overdue() => {
                     return Some(pending.stop_with_error(deadline_error()));
                 }
+                MachineAction::Call(..) if calls == 0 && !self.is_lease_confirmed().await => {
+                    cancel.cancel();
+                    return None;
+                }
                 MachineAction::Call(spec, pending) => {
                     calls = calls.wrapping_add(1);
                     if calls.is_multiple_of(CALLS_PER_YIELD) {
@@ -224,6 +232,14 @@ impl CommandRun<'_> {
                 }
             };
         }
+    }
+
+    /// Returns true if the lease is valid before the first call. A worker that was stalled may hold
+    /// a lease that is over, so an old one is confirmed by the server.
+    async fn is_lease_confirmed(&self) -> bool {
+        let limit = MAX_UNCONFIRMED_LEASE_AGE.min(self.context.renew_interval());
+        let age = self.lease.granted.age(self.context.now());
+        age <= limit || confirm_lease(self.context, self.lease).await
     }
 
     /// Runs a future until the deadline of the command. Dropping a call stops its tool.

@@ -13,8 +13,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::command::run_command;
 use crate::definitions::DefinitionCache;
-use crate::leases::{ActiveLeases, granted_duration};
+use crate::leases::{ActiveLeases, GrantTime, granted_duration};
 use crate::metrics::WorkerMetrics;
 use crate::output::OutputQueue;
 use crate::platform_client::PlatformClient;
@@ -140,6 +141,7 @@ impl WorkerContext {
         self: &Arc<Self>,
         commands: Vec<LeasedCommand>,
         mut permits: Option<OwnedSemaphorePermit>,
+        granted: GrantTime,
     ) {
         for command in commands {
             let Some(permit) = permits.as_mut().and_then(|permits| permits.split(1)) else {
@@ -153,7 +155,7 @@ impl WorkerContext {
             if let Some(granted) = granted_duration(&command) {
                 self.record_lease_duration(granted);
             }
-            tokio::spawn(crate::command::run_command(Arc::clone(self), command, permit));
+            tokio::spawn(run_command(Arc::clone(self), command, granted, permit));
         }
     }
 

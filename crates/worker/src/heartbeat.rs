@@ -6,7 +6,7 @@ use std::time::Duration;
 use noetl_api::ApiError;
 use noetl_api::command::{HeartbeatRequest, LeaseRenewal};
 use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
-use noetl_types::{ErrorCode, Json, Text};
+use noetl_types::{ErrorCode, Json, Millis, Text};
 use tokio::time::sleep;
 
 use crate::backoff::{Backoff, with_jitter};
@@ -17,6 +17,8 @@ use crate::settings::WorkerError;
 
 /// Maximum number of leases per heartbeat.
 const MAX_LEASES_PER_HEARTBEAT: usize = 500;
+/// Age from which a command is watched. Most commands end earlier.
+const MIN_WATCH_AGE: Duration = Duration::from_millis(500);
 /// Timeout of registration and pool heartbeat requests.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum timeout of a renewal. Leases may be short, but the response of a server under load still
@@ -48,15 +50,77 @@ pub(crate) async fn lease_renewal_loop(context: Arc<WorkerContext>) {
     let _ = shutdown.run_until_cancelled(renew).await;
 }
 
+fn renewal_request<'l>(
+    context: &WorkerContext,
+    leases: impl Iterator<Item = &'l ActiveLease>,
+    wait: Millis,
+) -> HeartbeatRequest {
+    HeartbeatRequest {
+        worker_id: context.settings.worker_id.clone(),
+        leases: leases.map(ActiveLease::to_held_lease).collect(),
+        extend_ms: Some(context.settings.lease_duration.as_ms()),
+        wait_ms: wait.as_ms(),
+    }
+}
+
+/// Renews the lease of a command. Returns true if the server confirms it.
+pub(crate) async fn confirm_lease(context: &WorkerContext, lease: &ActiveLease) -> bool {
+    let request = renewal_request(context, std::iter::once(lease), Millis::ZERO);
+    match call_with_timeout(MIN_RENEWAL_TIMEOUT, context.api.renew_leases(request)).await {
+        Ok(response) => response.leases.iter().all(is_kept),
+        Err(error) => {
+            tracing::warn!(command_id = %lease.command_id, "an old lease cannot be confirmed: {error}");
+            false
+        }
+    }
+}
+
+fn is_kept(renewal: &LeaseRenewal) -> bool {
+    renewal.ok && renewal.cancel != Some(true)
+}
+
+/// Watches commands that have run for some time, so that they stop as soon as they are cancelled:
+/// the server holds a renewal until one of their leases is lost.
+pub(crate) async fn command_watch_loop(context: Arc<WorkerContext>) {
+    let shutdown = context.shutdown.clone();
+    let watch = async {
+        loop {
+            let mut leases = context.leases.leases_older_than(MIN_WATCH_AGE);
+            leases.truncate(MAX_LEASES_PER_HEARTBEAT);
+            tokio::select! {
+                () = watch_leases(&context, &leases), if !leases.is_empty() => {
+                    sleep(MIN_WATCH_AGE).await;
+                }
+                () = context.leases.wait_for_other(&leases, MIN_WATCH_AGE) => {}
+            }
+        }
+    };
+    let _ = shutdown.run_until_cancelled(watch).await;
+}
+
+async fn watch_leases(context: &WorkerContext, leases: &[Arc<ActiveLease>]) {
+    let wait = context.settings.poll_wait;
+    let request = renewal_request(context, leases.iter().map(|lease| &**lease), wait);
+    let limit = Duration::from(wait) + REGISTRATION_TIMEOUT;
+    match call_with_timeout(limit, context.api.renew_leases(request)).await {
+        Ok(response) => {
+            let lost = response.leases.iter().filter(|renewal| !is_kept(renewal));
+            for renewal in lost {
+                context.metrics.count_renewals(apply_renewal(leases, renewal), 1);
+            }
+        }
+        Err(error) => {
+            tracing::debug!(worker_id = %context.settings.worker_id, "watching commands failed: {error}");
+            sleep(with_jitter(context.renew_interval() / 4)).await;
+        }
+    }
+}
+
 /// Renews all leases. Returns false if any request failed.
 async fn renew_leases(context: &WorkerContext) -> bool {
     let mut is_renewed = true;
     for batch in context.leases.all_leases().chunks(MAX_LEASES_PER_HEARTBEAT) {
-        let request = HeartbeatRequest {
-            worker_id: context.settings.worker_id.clone(),
-            leases: batch.iter().map(|lease| lease.to_held_lease()).collect(),
-            extend_ms: Some(context.settings.lease_duration.as_ms()),
-        };
+        let request = renewal_request(context, batch.iter().map(|lease| &**lease), Millis::ZERO);
         match call_with_timeout(
             context.renew_interval().max(MIN_RENEWAL_TIMEOUT),
             context.api.renew_leases(request),
@@ -81,8 +145,7 @@ async fn renew_leases(context: &WorkerContext) -> bool {
 
 /// Stops a command whose lease is lost or that is cancelled.
 fn apply_renewal(leases: &[Arc<ActiveLease>], renewal: &LeaseRenewal) -> RenewalOutcome {
-    let is_cancelled = renewal.cancel == Some(true);
-    if renewal.ok && !is_cancelled {
+    if is_kept(renewal) {
         return RenewalOutcome::Kept;
     }
     if let Some(lease) = leases.iter().find(|lease| lease.command_id == renewal.command_id) {
@@ -90,7 +153,7 @@ fn apply_renewal(leases: &[Arc<ActiveLease>], renewal: &LeaseRenewal) -> Renewal
             execution_id = %lease.execution_id,
             command_id = %lease.command_id,
             attempt = lease.attempt,
-            is_cancelled,
+            is_cancelled = renewal.cancel == Some(true),
             "lease lost"
         );
         lease.cancel.cancel();

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
 use crate::context::{WorkerContext, call_with_timeout};
+use crate::leases::GrantTime;
 
 /// Maximum number of commands per response.
 const MAX_COMMANDS_PER_POLL: usize = 100;
@@ -31,6 +32,7 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
     let mut backoff: Option<Backoff> = None;
     while let Some(permits) = acquire_free_permits(context).await {
         let polled_at = Instant::now();
+        let polled = GrantTime::new(context.now());
         let limit = Duration::from(context.settings.poll_wait) + POLL_RESPONSE_TIMEOUT;
         let request = context.lease_request(permits.num_permits());
         let (is_ok, pause) =
@@ -38,7 +40,8 @@ async fn poll_loop(context: &Arc<WorkerContext>) {
                 Ok(response) => {
                     let did_not_wait =
                         response.commands.is_empty() && polled_at.elapsed() < MIN_EMPTY_POLL;
-                    context.start_commands(response.commands, Some(permits));
+                    let granted = polled.after_wait(Millis::from_ms(response.waited_ms));
+                    context.start_commands(response.commands, Some(permits), granted);
                     (!did_not_wait, Millis::from_ms(response.poll_after_ms).min(MAX_POLL_PAUSE))
                 }
                 Err(error) => {

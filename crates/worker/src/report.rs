@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use crate::backoff::Backoff;
 use crate::context::{WorkerContext, call_with_timeout};
-use crate::leases::ActiveLease;
+use crate::leases::{ActiveLease, GrantTime};
 
 /// Maximum number of concurrent calls, so that a slow one does not delay the others.
 const MAX_REPORT_CALLS: usize = 4;
@@ -147,13 +147,14 @@ async fn deliver_batch(context: &Arc<WorkerContext>, mut batch: Vec<OutgoingRepo
             return;
         }
         let mut retry_delay = None;
+        let sent = GrantTime::new(context.now());
         match call_with_timeout(
             REPORT_TIMEOUT,
             context.api.report_commands(report_request(context, &batch)),
         )
         .await
         {
-            Ok(response) => batch = process_response(context, batch, response),
+            Ok(response) => batch = process_response(context, batch, response, sent),
             Err(error) if batch.len() > 1 && is_content_error(&error) => {
                 // One of the reports is the cause, so each is sent alone.
                 for outgoing in batch {
@@ -227,6 +228,7 @@ fn process_response(
     context: &Arc<WorkerContext>,
     batch: Vec<OutgoingReport>,
     response: ReportResponse,
+    granted: GrantTime,
 ) -> Vec<OutgoingReport> {
     let ReportResponse { results, commands } = response;
     let mut retried = Vec::new();
@@ -248,7 +250,7 @@ fn process_response(
             }
         }
     }
-    context.start_commands(commands, permits);
+    context.start_commands(commands, permits, granted);
     retried
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::WorkerContext;
 use crate::heartbeat::{
-    deregister_worker, lease_renewal_loop, pool_heartbeat_loop, register_worker,
+    command_watch_loop, deregister_worker, lease_renewal_loop, pool_heartbeat_loop, register_worker,
 };
 use crate::metrics::WorkerMetrics;
 use crate::output::output_loop;
@@ -82,6 +82,7 @@ impl Worker {
         tokio::spawn(report_loop(Arc::clone(&context), reports));
         tokio::spawn(output_loop(Arc::clone(&context)));
         tokio::spawn(lease_renewal_loop(Arc::clone(&context)));
+        tokio::spawn(command_watch_loop(Arc::clone(&context)));
         tokio::spawn(pool_heartbeat_loop(Arc::clone(&context)));
         poll_until_draining(&context).await;
         drain_commands(&context).await;

@@ -73,15 +73,44 @@ impl Leases {
             max: usize::try_from(request.max.get()).unwrap_or(1),
             lease: self.check_lease_duration(request.lease_ms)?,
         };
+        let received = tokio::time::Instant::now();
         let commands = self.wait_for_commands(&queue, poller, max_wait).await?;
-        Ok(LeaseResponse { commands, poll_after_ms: 0 })
+        let now = self.infra.now();
+        let ages = commands.iter().map(|command| now.duration_since(command.claimed_at));
+        let age = ages.max().unwrap_or_default().into();
+        let waited_ms = Millis::from(received.elapsed().saturating_sub(age)).as_ms();
+        Ok(LeaseResponse { commands, poll_after_ms: 0, waited_ms })
     }
 
-    /// Renews the leases of a heartbeat.
+    /// Renews the leases of a heartbeat. If the request has a wait time, the answer is held until a
+    /// command of it is stopped.
     pub async fn renew_leases(
         &self,
         ctx: &CallContext,
         request: HeartbeatRequest,
+    ) -> Result<HeartbeatResponse> {
+        let max_wait = check_long_poll_wait(request.wait_ms)?;
+        if max_wait.is_zero() {
+            return self.renew_now(ctx, &request).await;
+        }
+        let commands = request.leases.iter().map(|lease| lease.command_id).collect();
+        // Started before the renewal, so that no end is missed.
+        let watch = self.driver.waiters.command_watches.watch_commands(commands);
+        let response = self.renew_now(ctx, &request).await?;
+        if response.leases.iter().any(|renewal| !renewal.ok) {
+            return Ok(response);
+        }
+        tokio::select! {
+            () = watch.wait_for_end() => self.renew_now(ctx, &request).await,
+            () = tokio::time::sleep(max_wait) => Ok(response),
+            () = self.infra.shutdown.cancelled() => Ok(response),
+        }
+    }
+
+    async fn renew_now(
+        &self,
+        ctx: &CallContext,
+        request: &HeartbeatRequest,
     ) -> Result<HeartbeatResponse> {
         if request.leases.len() > MAX_HEARTBEAT_LEASES {
             let text = format!("a heartbeat may name at most {MAX_HEARTBEAT_LEASES} leases");

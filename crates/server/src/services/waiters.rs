@@ -1,15 +1,16 @@
 //! Everything in this process that waits for an append.
 
 use noetl_api::command::LeasedCommand;
-use noetl_messaging::{ExecutionFollowers, Matcher};
+use noetl_messaging::{CommandWatches, ExecutionFollowers, Matcher};
 use tokio::sync::watch;
 
 use crate::driver::ExecutionOutcome;
 
-/// Workers that wait for commands, followers of executions, and readers of the feed.
+/// Workers that wait for commands or watch them, followers of executions, and readers of the feed.
 pub(crate) struct Waiters {
     pub(crate) matcher: Matcher<LeasedCommand>,
     pub(crate) followers: ExecutionFollowers<ExecutionOutcome>,
+    pub(crate) command_watches: CommandWatches,
     /// Changes with every append of this process, and with every append that a peer reports.
     append_count: watch::Sender<u64>,
 }
@@ -19,6 +20,7 @@ impl Default for Waiters {
         Self {
             matcher: Matcher::default(),
             followers: ExecutionFollowers::default(),
+            command_watches: CommandWatches::default(),
             append_count: watch::Sender::new(0),
         }
     }

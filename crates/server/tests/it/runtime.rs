@@ -11,7 +11,7 @@ use noetl_api::command::{
     ReportDisposition, ReportRequest, ReportStatus,
 };
 use noetl_api::execute::{ExecuteRequest, ExecutionResult};
-use noetl_api::execution::CancelRequest;
+use noetl_api::execution::{CancelRequest, CancelResponse};
 use noetl_server::{CallContext, Clock as _, ControlPlane, Settings, SystemClock};
 use noetl_store::prelude::*;
 use noetl_store::{LogPageLimit, NewCatalogEntry, SlotState, SqliteStore, Store};
@@ -401,6 +401,7 @@ async fn cancel_revokes_leases() {
                     attempt: command.attempt,
                 }],
                 extend_ms: None,
+                wait_ms: 0,
             },
         )
         .await
@@ -651,4 +652,98 @@ async fn slot_delivered_twice_is_kept() {
     let slots = memory.list_slots(selector, limit).await.unwrap();
     let states: Vec<_> = slots.iter().map(|slot| slot.state).collect();
     assert!(matches!(states[..], [SlotState::Held { .. }, SlotState::Waiting]), "{states:?}");
+}
+
+fn held_renewal(command: &LeasedCommand, wait_ms: u64) -> HeartbeatRequest {
+    HeartbeatRequest {
+        worker_id: worker_id("w1"),
+        leases: vec![HeldLease {
+            execution_id: command.execution_id,
+            command_id: command.command_id,
+            lease_token: command.lease_token,
+            attempt: command.attempt,
+        }],
+        extend_ms: Some(3_600_000),
+        wait_ms,
+    }
+}
+
+async fn cancel(server: &TestServer, execution_id: ExecutionId) -> CancelResponse {
+    let request = CancelRequest::default();
+    let executions = &server.services.executions;
+    executions.cancel_execution(CallContext::server(), execution_id, None, request).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_answers_held_renewal() {
+    let server = start_server().await;
+    server.register_playbook("one", ONE_STEP).await;
+    let (execution_id, _) = server.execute("one", 0).await;
+    let command = server.lease_commands("w1", 1, 0).await.remove(0);
+    let (services, request) = (server.services.clone(), held_renewal(&command, LONG_WAIT_MS));
+    let held = tokio::spawn(async move {
+        services.leases.renew_leases(CallContext::server(), request).await.unwrap()
+    });
+    // The lease is renewed before the answer is held.
+    loop {
+        let row = server.store.find_command(command.command_id).await.unwrap().unwrap();
+        if row.lease.unwrap().until > command.lease_until {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    cancel(&server, execution_id).await;
+    assert_eq!(held.await.unwrap().leases[0].cancel, Some(true));
+}
+
+const CLEANED_UP: &str = r#"
+executor: { spec: { final_step: clean_up } }
+workflow:
+  - { step: start, tool: { kind: shell, command: work } }
+  - { step: clean_up, tool: { kind: shell, command: "clean up {{ event.payload.status }}" } }
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_runs_final_step_and_second_cancel_ends_it() {
+    let server = start_server().await;
+    server.register_playbook("two", CLEANED_UP).await;
+    let status = async |execution_id| {
+        server.store.find_execution(execution_id).await.unwrap().unwrap().view.status
+    };
+    let (first, _) = server.execute("two", 0).await;
+    let work = server.lease_commands("w1", 1, 0).await.remove(0);
+    assert_eq!(cancel(&server, first).await.status, "cancelling");
+    assert_eq!(status(first).await, ExecutionStatus::Running);
+    let renewed =
+        server.services.leases.renew_leases(CallContext::server(), held_renewal(&work, 0));
+    assert_eq!(renewed.await.unwrap().leases[0].cancel, Some(true));
+    let clean_up = server.lease_commands("w1", 1, 0).await.remove(0);
+    assert_eq!(clean_up.node_name.as_str(), "clean_up");
+    let request = report_request("w1", vec![completed_report(&clean_up)], None);
+    server.services.reports.process_reports(CallContext::server(), request).await.unwrap();
+    assert_eq!(status(first).await, ExecutionStatus::Cancelled);
+
+    let (second, _) = server.execute("two", 0).await;
+    assert_eq!(cancel(&server, second).await.status, "cancelling");
+    assert_eq!(cancel(&server, second).await.status, "cancelled");
+    assert_eq!(status(second).await, ExecutionStatus::Cancelled);
+    assert_eq!(server.lease_commands("w1", 1, 0).await, []);
+}
+
+/// The deadline of the final step is a timer in the store, so another server enforces it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadline_of_final_step_survives_its_server() {
+    let server = start_server().await;
+    let body = CLEANED_UP.replace("final_step:", "final_step_timeout: 200ms, final_step:");
+    server.register_playbook("two", &body).await;
+    let (execution_id, _) = server.execute("two", 0).await;
+    assert_eq!(cancel(&server, execution_id).await.status, "cancelling");
+    server.services.close(Duration::from_secs(5)).await;
+    let next = start_server_on(Arc::clone(&server.store), Settings::default()).await;
+    let mut status = ExecutionStatus::Running;
+    while !status.is_terminal() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        status = next.store.find_execution(execution_id).await.unwrap().unwrap().view.status;
+    }
+    assert_eq!(status, ExecutionStatus::Cancelled);
 }

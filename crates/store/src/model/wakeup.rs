@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use noetl_types::{ExecutionId, PoolName};
+use noetl_types::{CommandId, ExecutionId, PoolName};
 
 /// Maximum number of targets that a wakeup lists. Beyond it, the wakeup applies to all.
 pub const MAX_WAKEUP_TARGETS: usize = 2_048;
 
-/// Queues and executions that other servers should check. Wakeups are only hints: a lost one is
-/// compensated by polling, and a superfluous one costs a single check.
+/// Queues, executions and commands that other servers should check. Wakeups are only hints: a lost
+/// one is compensated by polling, and a superfluous one costs a single check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wakeup {
     /// Queues with new work, and the number of commands.
     pub queues: WakeupSet<PoolName, usize>,
     /// Executions whose logs have grown.
     pub executions: WakeupSet<ExecutionId, LogChange>,
+    /// Commands that ended without a report of their workers.
+    pub commands: WakeupSet<CommandId, ()>,
 }
 
 /// Wakeup targets of one kind.
@@ -62,11 +64,12 @@ impl<K: Ord, V> WakeupSet<K, V> {
 
 impl Wakeup {
     /// A wakeup of all targets.
-    pub const WAKE_ALL: Self = Self { queues: WakeupSet::All, executions: WakeupSet::All };
+    pub const WAKE_ALL: Self =
+        Self { queues: WakeupSet::All, executions: WakeupSet::All, commands: WakeupSet::All };
 
     /// True if there is no target.
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.executions.is_empty()
+        self.queues.is_empty() && self.executions.is_empty() && self.commands.is_empty()
     }
 
     /// Adds commands of a queue.
@@ -77,6 +80,11 @@ impl Wakeup {
     /// Adds growth of an execution's log.
     pub fn add_execution(&mut self, execution_id: ExecutionId, change: LogChange) {
         self.executions.merge_target(execution_id, change, |existing, more| more.max(*existing));
+    }
+
+    /// Adds a command that ended without a report of its worker.
+    pub fn add_command(&mut self, command: CommandId) {
+        self.commands.merge_target(command, (), |(), ()| ());
     }
 
     /// Merges another wakeup into this one.
@@ -94,6 +102,14 @@ impl Wakeup {
             WakeupSet::Only(executions) => {
                 for (execution_id, change) in executions {
                     self.add_execution(execution_id, change);
+                }
+            }
+        }
+        match other.commands {
+            WakeupSet::All => self.commands = WakeupSet::All,
+            WakeupSet::Only(commands) => {
+                for command in commands.into_keys() {
+                    self.add_command(command);
                 }
             }
         }

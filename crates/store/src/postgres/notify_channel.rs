@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use noetl_types::{ExecutionId, PoolName, sha256};
+use noetl_types::{CommandId, ExecutionId, PoolName, sha256};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -134,12 +134,14 @@ impl NotifyChannel for PostgresNotifyChannel {
     }
 }
 
-/// Items for all queues and for all executions.
+/// Items for all queues, all executions and all commands.
 const ALL_QUEUES: &str = "@";
 const ALL_EXECUTIONS: &str = "+";
+const ALL_COMMANDS: &str = "-";
 
 /// Encodes a wakeup as payloads: `2@shared` for two commands in a queue, `+7` for an execution with
-/// new events, `!7` for one that has ended, and `@` or `+` alone for all queues or executions.
+/// new events, `!7` for one that has ended, `-9` for a command that was stopped, and `@`, `+` or `-`
+/// alone for all queues, executions or commands.
 fn encode_wakeup(wakeup: &Wakeup) -> Vec<String> {
     let mut items = Vec::new();
     match &wakeup.queues {
@@ -158,6 +160,12 @@ fn encode_wakeup(wakeup: &Wakeup) -> Vec<String> {
                 };
                 format!("{sign}{execution_id}")
             }));
+        }
+    }
+    match &wakeup.commands {
+        WakeupSet::All => items.push(ALL_COMMANDS.to_owned()),
+        WakeupSet::Only(commands) => {
+            items.extend(commands.keys().map(|command| format!("-{command}")));
         }
     }
     let mut payloads: Vec<String> = Vec::new();
@@ -181,6 +189,7 @@ fn decode_wakeup(payload: &str) -> Wakeup {
         match item {
             ALL_QUEUES => wakeup.queues = WakeupSet::All,
             ALL_EXECUTIONS => wakeup.executions = WakeupSet::All,
+            ALL_COMMANDS => wakeup.commands = WakeupSet::All,
             item => {
                 if decode_item(&mut wakeup, item).is_none() {
                     return Wakeup::WAKE_ALL;
@@ -194,6 +203,10 @@ fn decode_wakeup(payload: &str) -> Wakeup {
 fn decode_item(wakeup: &mut Wakeup, item: &str) -> Option<()> {
     if let Some((count, queue)) = item.split_once('@') {
         wakeup.add_queue(PoolName::parse_queue(queue).ok()?, count.parse().ok()?);
+        return Some(());
+    }
+    if let Some(id) = item.strip_prefix('-') {
+        wakeup.add_command(CommandId::new(id.parse().ok()?).ok()?);
         return Some(());
     }
     let (change, id) = match item.strip_prefix('+') {

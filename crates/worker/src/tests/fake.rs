@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_api::catalog::CatalogResource;
 use noetl_api::command::{
-    CommandMeta, CommandReport, HeartbeatRequest, HeartbeatResponse, LeaseRenewal, LeaseRequest,
-    LeaseResponse, LeasedCommand, ReportDisposition, ReportRequest, ReportResponse, ReportResult,
-    ReportStatus,
+    CommandMeta, CommandReport, HeartbeatRequest, HeartbeatResponse, HeldLease, LeaseRenewal,
+    LeaseRequest, LeaseResponse, LeasedCommand, ReportDisposition, ReportRequest, ReportResponse,
+    ReportResult, ReportStatus,
 };
 use noetl_api::credential::{CredentialRequest, CredentialView};
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
@@ -26,7 +26,7 @@ use noetl_types::{
     PoolName, RuntimeId, Seq, TaskErrorKind, Timestamp, WorkerId, sha256,
 };
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{ToolRunner, WorkerSettings};
 
@@ -147,6 +147,10 @@ pub(super) struct FakeServerState {
     pub(super) heartbeat_delay: Duration,
     pub(super) cancelled_commands: BTreeSet<i64>,
     pub(super) lost_leases: BTreeSet<i64>,
+    /// Requests to hold the response until a lease is lost.
+    pub(super) watches: u32,
+    /// Time that a worker is stalled when leased commands arrive.
+    pub(super) stall: Duration,
     pub(super) too_large_results: BTreeSet<i64>,
     pub(super) verdicts: BTreeMap<i64, (ReportDisposition, Option<ErrorCode>)>,
     pub(super) payloads: BTreeMap<String, Json>,
@@ -160,6 +164,11 @@ pub(super) struct FakeServerState {
 }
 
 impl FakeServerState {
+    fn is_lost(&self, lease: &HeldLease) -> bool {
+        let id = lease.command_id.get();
+        self.lost_leases.contains(&id) || self.cancelled_commands.contains(&id)
+    }
+
     fn check_reachable(&mut self) -> Result<(), ApiError> {
         if self.is_unreachable {
             self.failed_calls += 1;
@@ -303,23 +312,34 @@ impl WorkerApi for FakeServer {
                 self.work.notified().await;
             }
         };
+        let received = Instant::now();
         let commands = timeout(Duration::from_millis(request.wait_ms), wait).await;
+        let waited_ms = Millis::from(received.elapsed()).as_ms();
         let commands = commands.unwrap_or_default();
         self.with_state(|state| {
             state.polls_with_work += u32::from(!commands.is_empty());
             let count = u32::try_from(commands.len()).unwrap();
             state.outstanding -= max.saturating_sub(count);
         });
-        Ok(LeaseResponse { commands, poll_after_ms: 0 })
+        sleep(self.with_state(|state| state.stall)).await;
+        Ok(LeaseResponse { commands, poll_after_ms: 0, waited_ms })
     }
 
     async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
         let delay = self.with_state(|state| {
             state.check_reachable()?;
-            state.heartbeats += 1;
+            let is_watch = request.wait_ms > 0;
+            state.heartbeats += u32::from(!is_watch);
+            state.watches += u32::from(is_watch);
             Ok::<_, ApiError>(state.heartbeat_delay)
         })?;
         sleep(delay).await;
+        let wait_until = Instant::now() + Duration::from_millis(request.wait_ms);
+        while Instant::now() < wait_until
+            && !self.with_state(|state| request.leases.iter().any(|lease| state.is_lost(lease)))
+        {
+            sleep(Duration::from_millis(100)).await;
+        }
         self.with_state(|state| {
             let leases = request.leases.iter().map(|lease| {
                 let id = lease.command_id.get();

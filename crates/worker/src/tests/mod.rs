@@ -179,7 +179,64 @@ async fn lost_lease_is_not_reported() {
     worker.server.enqueue([leased_command(1, "hang"), leased_command(2, "ok")]);
     worker.wait_for_reports(1).await;
     assert_eq!(worker.server.reported_ids(), [2]);
-    assert!(worker.server.with_state(|state| state.heartbeats) >= 1);
+    assert!(worker.server.with_state(|state| state.watches) >= 1);
+    worker.shut_down().await;
+}
+
+/// A cancel reaches the worker over the held request, long before a heartbeat is due.
+#[tokio::test(start_paused = true)]
+async fn cancel_stops_command_before_next_heartbeat() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    let is_watched = |worker: &TestWorker| worker.server.with_state(|state| state.watches) == 1;
+    worker.wait_until("it is watched", is_watched).await;
+    worker.server.with_state(|state| state.cancelled_commands.insert(1));
+    worker.wait_until("it is stopped", |worker| worker.tools.running_count() == 0).await;
+    assert_eq!(worker.server.with_state(|state| state.heartbeats), 0);
+    worker.shut_down().await;
+}
+
+/// A command that starts while others are watched is watched too.
+#[tokio::test(start_paused = true)]
+async fn later_command_is_watched_too() {
+    let worker = TestWorker::with_concurrency(2);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    let watches = |worker: &TestWorker| worker.server.with_state(|state| state.watches);
+    worker.wait_until("the first is watched", |worker| watches(worker) == 1).await;
+    worker.server.enqueue([leased_command(2, "hang")]);
+    worker.wait_until("the second is watched", |worker| watches(worker) == 2).await;
+    worker.server.with_state(|state| state.cancelled_commands.insert(2));
+    worker.wait_until("it is stopped", |worker| worker.tools.running_count() == 1).await;
+    assert_eq!(worker.server.with_state(|state| state.heartbeats), 0);
+    worker.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalled_worker_does_not_start_cancelled_command() {
+    let worker = TestWorker::with_concurrency(2);
+    worker.server.with_state(|state| {
+        state.stall = Duration::from_secs(12);
+        state.cancelled_commands.insert(1);
+    });
+    worker.server.enqueue([leased_command(1, "hang")]);
+    let is_confirmed =
+        |worker: &TestWorker| worker.server.with_state(|state| state.heartbeats) == 1;
+    worker.wait_until("the lease is confirmed", is_confirmed).await;
+    worker.server.enqueue([leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.reported_ids(), [2]);
+    assert_eq!(worker.tools.peak_count(), 1);
+    worker.shut_down().await;
+}
+
+/// The time that a poll waits for work does not make a lease old.
+#[tokio::test(start_paused = true)]
+async fn fresh_lease_needs_no_confirmation() {
+    let worker = TestWorker::with_concurrency(1);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    worker.server.enqueue([leased_command(1, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.with_state(|state| state.heartbeats), 0);
     worker.shut_down().await;
 }
 

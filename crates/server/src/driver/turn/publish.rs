@@ -1,6 +1,8 @@
 //! Third phase: publishes a committed append.
 
-use noetl_store::AppendReceipt;
+use noetl_engine::{Event, EventKind};
+use noetl_store::{AppendReceipt, LogChange};
+use noetl_types::CommandId;
 
 use super::{DecidedMessage, Turn};
 use crate::driver::eager_lease::EagerLeases;
@@ -47,7 +49,13 @@ impl CommittedTurn {
         }
         driver.waiters.followers.notify_progress(execution_id, version, outcome.clone());
         driver.waiters.notify_log_growth();
-        driver.peers.notify_peers(&execution.pool, unassigned, execution_id, outcome.is_some());
+        let stopped: Vec<CommandId> = turn.events.iter().filter_map(stopped_command).collect();
+        for command in &stopped {
+            driver.waiters.command_watches.notify_command(*command);
+        }
+        let change = if outcome.is_some() { LogChange::End } else { LogChange::Events };
+        let log = (execution_id, change);
+        driver.peers.notify_peers(&execution.pool, unassigned, &stopped, log);
         for (index, decided) in turn.decided.into_iter().flatten().enumerate() {
             let reply = MessageReply {
                 earlier: None,
@@ -69,5 +77,14 @@ impl CommittedTurn {
         }
         driver.write_snapshot_if_due(&mut execution);
         execution
+    }
+}
+
+/// Returns the command that an event takes from its worker.
+fn stopped_command(event: &Event) -> Option<CommandId> {
+    match &event.kind {
+        EventKind::CommandCancelled(closed) => Some(closed.at.command),
+        EventKind::CommandExpired(expired) => Some(expired.at.command),
+        _ => None,
     }
 }

@@ -58,7 +58,7 @@ fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {
 }
 
 handlers! {
-    /// Renews the leases of commands.
+    /// Renews the leases of commands, and waits for the loss of one if the request says so.
     renew_leases(app: AuthorizedCall, request: JsonBody<HeartbeatRequest>) -> HeartbeatResponse =>
         app.services.leases.renew_leases(&app.ctx, request);
     /// Stores output of running commands.

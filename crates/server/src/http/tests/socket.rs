@@ -116,6 +116,7 @@ async fn complete_one_command(client: &Client) {
         worker_id: WorkerId::new("w1").unwrap(),
         leases: vec![held],
         extend_ms: None,
+        wait_ms: 0,
     };
     assert!(client.renew_leases(heartbeat).await.unwrap().leases[0].ok);
     let report = CommandReport {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_store::{LogChange, NotifyChannel, StoreError, Wakeup, WakeupSet};
-use noetl_types::{ExecutionId, PoolName};
+use noetl_types::{CommandId, ExecutionId, PoolName};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -102,14 +102,14 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Notifies the peers of a commit: commands that were left in a queue, and the log that has
-    /// grown.
+    /// Notifies the peers of a commit: commands that were left in a queue, commands that were
+    /// stopped, and the log that has grown.
     pub(crate) fn notify_peers(
         &self,
         queue: &PoolName,
         backlog: usize,
-        execution_id: ExecutionId,
-        has_ended: bool,
+        stopped: &[CommandId],
+        log: (ExecutionId, LogChange),
     ) {
         if !self.notifier.is_channel_open() {
             return;
@@ -120,12 +120,15 @@ impl Peers {
         } else {
             backlog
         };
-        let change = if has_ended { LogChange::End } else { LogChange::Events };
+        let (execution_id, change) = log;
         self.notifier.add_wakeups(|wakeups| {
             if backlog > 0 {
                 wakeups.add_queue(queue.clone(), backlog);
             }
             wakeups.add_execution(execution_id, change);
+            for command in stopped {
+                wakeups.add_command(*command);
+            }
         });
     }
 
@@ -222,7 +225,7 @@ impl Peers {
         ended
     }
 
-    /// Wakes the local waiters of the given queues and executions.
+    /// Wakes the local waiters of the given queues, executions and commands.
     fn apply_wakeups(&self, wakeups: Wakeup) {
         let has_log_changes = !wakeups.executions.is_empty();
         match wakeups.queues {
@@ -238,6 +241,14 @@ impl Peers {
             WakeupSet::Only(executions) => {
                 for (execution_id, change) in executions {
                     self.waiters.followers.notify_changed(execution_id, change == LogChange::End);
+                }
+            }
+        }
+        match wakeups.commands {
+            WakeupSet::All => self.waiters.command_watches.notify_all(),
+            WakeupSet::Only(commands) => {
+                for command in commands.into_keys() {
+                    self.waiters.command_watches.notify_command(command);
                 }
             }
         }

@@ -4,8 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
+use noetl_api::command::{
+    CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand, ReportRequest,
+    ReportStatus,
+};
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::execution::CancelRequest;
 use noetl_messaging::nats::NatsConnectionSettings;
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::prelude::*;
@@ -416,4 +420,39 @@ async fn nats_replaces_queue_wakeups() {
     let execution_id = start_execution(&second).await;
     let queues = collect_wakeups(&mut channel, execution_id).await.queues;
     assert_eq!(queues, WakeupSet::Only([(PoolName::shared(), 1)].into()));
+}
+
+/// A worker whose renewal is held by one server learns of a cancel through another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_on_another_server_answers_held_renewal() {
+    let cluster = TestCluster::new().await;
+    let [first, second] = cluster.start_connected_pair().await;
+    let execution_id = start_execution(&first).await;
+    let command = lease_command(&first).await;
+    let request = HeartbeatRequest {
+        worker_id: WorkerId::new("w").unwrap(),
+        leases: vec![HeldLease {
+            execution_id,
+            command_id: command.command_id,
+            lease_token: command.lease_token,
+            attempt: command.attempt,
+        }],
+        extend_ms: Some(3_600_000),
+        wait_ms: 30_000,
+    };
+    let services = first.clone();
+    let held = tokio::spawn(async move {
+        services.leases.renew_leases(CallContext::server(), request).await.unwrap()
+    });
+    wait_until("the lease is renewed", async || {
+        let row = first.infra.store.find_command(command.command_id).await.unwrap().unwrap();
+        row.lease.unwrap().until > command.lease_until
+    })
+    .await;
+    let cancel = CancelRequest::default();
+    let cancelled =
+        second.executions.cancel_execution(CallContext::server(), execution_id, None, cancel);
+    cancelled.await.unwrap();
+    let answer = tokio::time::timeout(TEST_TIMEOUT, held).await.unwrap().unwrap();
+    assert_eq!(answer.leases[0].cancel, Some(true));
 }

@@ -85,8 +85,12 @@ async fn heartbeat_loop(
         if leases.is_empty() {
             continue;
         }
-        let request =
-            HeartbeatRequest { worker_id: worker.clone(), leases: leases.clone(), extend_ms: None };
+        let request = HeartbeatRequest {
+            worker_id: worker.clone(),
+            leases: leases.clone(),
+            extend_ms: None,
+            wait_ms: 0,
+        };
         let description = format!("renew {}", leases.len());
         let call = move |services: ControlPlane| {
             let request = request.clone();
