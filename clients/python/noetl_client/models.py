@@ -303,6 +303,8 @@ class CancelRequest:
     """Reason for the cancellation."""
     cascade: bool | None = None
     """Also cancel the child executions that it waits for; default true."""
+    force: bool | None = None
+    """End it without its final step, or end the final step that runs; default false."""
 
 
 @dataclass(kw_only=True)
@@ -312,7 +314,8 @@ class CancelResponse:
     execution_id: str
     """Id of the execution."""
     status: str
-    """`cancelled`."""
+    """`cancelled`, or `cancelling` while its final step runs. A second request ends the final step.
+    """
     cancelled_executions: list[str]
     """All cancelled executions."""
     message: str
@@ -1510,6 +1513,10 @@ class HeartbeatRequest:
     """Leases to renew."""
     extend_ms: int | None = None
     """Duration from now in milliseconds; the server's default if absent."""
+    wait_ms: int | None = None
+    """Maximum time to wait for the loss of a lease, in milliseconds. The response comes at once if
+    a command is cancelled.
+    """
 
 
 @dataclass(kw_only=True)
@@ -1709,6 +1716,8 @@ class LeaseResponse:
     """The commands, now leased to the worker."""
     poll_after_ms: int
     """Time to wait before the next request, in milliseconds; 0 for none."""
+    waited_ms: int
+    """Time between the arrival of the request and the grant of the leases, in milliseconds."""
 
 
 @dataclass(kw_only=True)

@@ -214,6 +214,9 @@ async fn later_command_is_watched_too() {
 #[tokio::test(start_paused = true)]
 async fn stalled_worker_does_not_start_cancelled_command() {
     let worker = TestWorker::with_concurrency(2);
+    // The first command loads the playbook.
+    worker.server.enqueue([leased_command(3, "ok")]);
+    worker.wait_for_reports(1).await;
     worker.server.with_state(|state| {
         state.stall = Duration::from_secs(12);
         state.cancelled_commands.insert(1);
@@ -223,8 +226,8 @@ async fn stalled_worker_does_not_start_cancelled_command() {
         |worker: &TestWorker| worker.server.with_state(|state| state.heartbeats) == 1;
     worker.wait_until("the lease is confirmed", is_confirmed).await;
     worker.server.enqueue([leased_command(2, "ok")]);
-    worker.wait_for_reports(1).await;
-    assert_eq!(worker.server.reported_ids(), [2]);
+    worker.wait_for_reports(2).await;
+    assert_eq!(worker.server.reported_ids(), [3, 2]);
     assert_eq!(worker.tools.peak_count(), 1);
     worker.shut_down().await;
 }
