@@ -140,8 +140,12 @@ fn check_own_facts(
         return;
     };
     if read.path.get(2).is_some_and(|fact| &**fact == "data") {
-        let hint =
-            site.kind.sees_own_data().then(|| format!("read 'output' or '{}'", step.name.value));
+        // Other names would be read as an expression.
+        let is_bare = !step.name.value.contains(['-', '/']);
+        let hint = site.kind.sees_own_data().then(|| match is_bare {
+            true => format!("read 'output' or '{}'", step.name.value),
+            false => "read 'output'".to_owned(),
+        });
         let subject = format!("steps.{}.data", step.name.value);
         report_early_read(sink, span, &subject, &step.name.value, hint);
     }
