@@ -283,6 +283,10 @@ const fn core_kind(keys: &'static [KindKey]) -> KindSpec {
     }
 }
 
+const fn sql_kind(keys: &'static [KindKey]) -> KindSpec {
+    KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(keys) }
+}
+
 impl ToolKind {
     /// Finds a kind by its name or alias.
     pub fn find_by_name(text: &str) -> Option<Self> {
@@ -334,16 +338,12 @@ impl ToolKind {
                 timeout_secs: Some(30),
                 ..core_kind(HTTP_KEYS)
             },
-            Self::Postgres => {
-                KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(POSTGRES_KEYS) }
-            }
+            Self::Postgres => sql_kind(POSTGRES_KEYS),
             Self::Sqlite => KindSpec {
                 required_groups: &[STATEMENT_KEY_GROUP, &["database"]],
                 ..core_kind(SQLITE_KEYS)
             },
-            Self::Duckdb => {
-                KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(DUCKDB_KEYS) }
-            }
+            Self::Duckdb => sql_kind(DUCKDB_KEYS),
             Self::Playbook => KindSpec {
                 required_groups: &[&["path", "catalog_id"]],
                 timeout_secs: Some(300),

@@ -287,7 +287,22 @@ workflow:
     dir.write("flows/parent.yaml", parent);
     dir.write("flows/clean.yaml", CLEAN_PLAYBOOK);
     let output = dir.run(&["check", "flows"]);
-    insta::assert_snapshot!(output.to_snapshot(), @"");
+    insta::assert_snapshot!(output.to_snapshot(), @r"
+    ──── stdout
+    ok flows/clean.yaml (playbook 'clean', 1 step)
+    warning[NP706]: playbook 'claen' is not in the catalog
+     --> flows/parent.yaml:9:35
+      |
+    9 |     tool: { kind: playbook, path: claen }
+      |                                   ^^^^^
+      |
+    help: did you mean 'clean'?
+
+    ──── stderr
+    2 files checked: 1 warning
+    see: noetl explain NP706
+    ──── exit 0
+    ");
     let output = dir.run(&["check", "flows/parent.yaml"]);
     assert!(!output.out.contains("NP706"), "{}", output.out);
 }
