@@ -30,7 +30,7 @@ mod schema;
 pub mod sql;
 mod yaml;
 
-pub use check::{CheckReport, InputsRead, check};
+pub use check::{CheckReport, InputsRead, check, find_references};
 pub use diag::{Code, Diagnostic, Severity};
 pub use error_span::find_error_span;
 pub use model::Document;

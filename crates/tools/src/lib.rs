@@ -10,6 +10,7 @@ mod call;
 mod command_line;
 mod config;
 mod container;
+mod duckdb;
 pub mod egress;
 mod file_access;
 mod http;
@@ -41,6 +42,7 @@ mod toolbox;
 mod transfer;
 
 pub use call::{ToolCall, ToolOutcome};
+pub use duckdb::names_credentials;
 pub use noetl_playbook::model::ToolKind;
 pub use settings::{
     ContainerSettings, ENVIRONMENT_ALLOW_LIST, MAX_OUTPUT_SIZE, NatsSettings, PostgresSettings,

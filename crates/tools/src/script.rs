@@ -44,8 +44,8 @@ impl Tool for ScriptTool {
         if config.get("job").is_some() {
             return Err(TaskError::new(
                 TaskErrorKind::Unsupported,
-                "a script with 'job' runs on Kubernetes, which needs a build with feature \
-                 'kubernetes'; leave 'job' out to run it on the worker",
+                "a script with 'job' runs on Kubernetes, which this worker does not support; leave \
+                 'job' out to run it on the worker",
             ));
         }
         let script = config.map("script")?.ok_or_else(|| missing_key("'script'"))?;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifact::ArtifactTool;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::container::ContainerTool;
+use crate::duckdb::DuckdbTool;
 use crate::http::HttpTool;
 use crate::mcp::McpTool;
 use crate::nats::{Connections, NatsTool};
@@ -70,10 +71,12 @@ impl Toolbox {
         let http = Arc::new(HttpTool::new(settings));
         let scripts = &Arc::new(ScriptLoader::new(settings, http.client()));
         let sqlite = Arc::new(SqliteTool::new(settings, scripts));
+        let python = Arc::new(PythonTool::new(settings, scripts));
         let connections = &Arc::new(Connections::default());
         let tools = BTreeMap::from([
             (ToolKind::Noop, Arc::new(NoopTool) as Arc<dyn Tool>),
-            (ToolKind::Python, Arc::new(PythonTool::new(settings, scripts))),
+            (ToolKind::Duckdb, Arc::new(DuckdbTool::new(settings, scripts, &python))),
+            (ToolKind::Python, python),
             (ToolKind::Shell, Arc::new(ShellTool::new(settings))),
             (ToolKind::Playbook, Arc::new(PlaybookTool)),
             (ToolKind::Artifact, Arc::new(ArtifactTool)),

@@ -10,7 +10,7 @@ use noetl_playbook::command_machine::{
     MachineOutcome, NextStage, PayloadRequest, ToolResult,
 };
 use noetl_playbook::template::TemplateLimits;
-use noetl_tools::{ToolCall, ToolKind, ToolOutcome};
+use noetl_tools::{ToolCall, ToolKind, ToolOutcome, names_credentials};
 use noetl_types::{Digest, Json, Millis, TaskError, TaskErrorKind, Text, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -288,10 +288,20 @@ impl CommandRun<'_> {
         }
     }
 
-    /// Replaces credential names by credentials. A transfer has one for each side.
+    /// Replaces credential names by credentials. A transfer has one for each side, and a `duckdb`
+    /// task may have a map of them.
     async fn resolve_call_auth(&self, spec: &mut CallSpec) -> Result<(), TaskError> {
         if let Some(auth) = spec.auth.take() {
-            spec.auth = Some(self.secrets.resolve_auth(auth).await?);
+            spec.auth = Some(match auth {
+                Json::Map(map) if spec.kind == ToolKind::Duckdb && names_credentials(&map) => {
+                    let mut credentials = Arc::unwrap_or_clone(map);
+                    for credential in credentials.values_mut() {
+                        *credential = self.secrets.resolve_auth(credential.clone()).await?;
+                    }
+                    credentials.into()
+                }
+                auth => self.secrets.resolve_auth(auth).await?,
+            });
         }
         if spec.kind != ToolKind::Transfer {
             return Ok(());

@@ -93,7 +93,10 @@ impl SecretResolver {
             None => None,
         };
         let data = match spec.kind {
-            KeychainKind::Static => Json::from(spec.data.clone()),
+            KeychainKind::Static => {
+                let token = spec.token.iter().map(|token| ("token".into(), token.clone()));
+                Json::from(spec.data.clone().into_iter().chain(token).collect::<JsonMap>())
+            }
             KeychainKind::Bearer => match &spec.token {
                 Some(token) => Json::object([("token", token.clone())]),
                 None => add_token_field(require_credential(credential, &name)?),

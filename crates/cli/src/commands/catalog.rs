@@ -1,5 +1,6 @@
 //! `noetl catalog`: definitions registered on a server.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -10,12 +11,13 @@ use noetl_api::catalog::{
     RegisterResponse,
 };
 use noetl_api::execute::VersionSelector;
+use noetl_playbook::Code;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, PlaybookPath};
+use noetl_types::{ErrorCode, Json, PlaybookPath};
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
-use crate::commands::check::print_diagnostics;
+use crate::commands::check::{document_path, print_diagnostics};
 use crate::commands::next_page_limit;
 use crate::config::nearest_name;
 use crate::connection::ClientArgs;
@@ -162,16 +164,42 @@ fn register_documents(args: &RegisterArgs, io: &mut Io<'_>) -> Result<CommandExi
         return Ok(CommandExit::Failed);
     }
     let server = args.client.connect_to_server(io)?;
+    let own_paths: Vec<String> = documents.iter().filter_map(|text| document_path(text)).collect();
     let mut responses = Vec::new();
     for content in documents {
         let request = RegisterRequest { content, resource_type: None, dry_run: args.dry_run };
         responses.push(server.send(async |client| client.catalog_register(&request).await)?);
     }
+    print_reference_warnings(&responses, &own_paths, io)?;
     args.client.output.print_list(
         &responses,
         |responses, _| registration_table(responses, args.dry_run),
         io,
     )
+}
+
+/// Prints which entries of the catalog are missing. Documents may refer to others of the command.
+fn print_reference_warnings(
+    responses: &[RegisterResponse],
+    own_paths: &[String],
+    io: &mut Io<'_>,
+) -> Result<()> {
+    for response in responses {
+        for warning in &response.warnings {
+            let text = |key: &str| warning.get(key).and_then(Json::as_str).unwrap_or_default();
+            let code = text("code");
+            let is_own =
+                own_paths.iter().any(|path| text("message").contains(&format!("'{path}'")));
+            let is_missing =
+                code == Code::NP605.as_str() || (code == Code::NP706.as_str() && !is_own);
+            if is_missing && !io.quiet {
+                let line = warning.get("line").and_then(Json::as_u64).unwrap_or(0);
+                let message = text("message");
+                io.print_warning(format!("{}, line {line}: {message} ({code})", response.path))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn registration_table(
@@ -193,7 +221,14 @@ fn registration_table(
 
 fn list_definitions(args: &CatalogListArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let connection = args.client.connect_for_reading(io)?;
-    let entries = connection.block_on(fetch_entries(args, &connection.target))?;
+    let request = CatalogListRequest {
+        resource_type: args.kind.as_deref().map(Into::into),
+        include_content: Some(false),
+        q: args.text.as_deref().map(Into::into),
+        ..CatalogListRequest::default()
+    };
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let entries = connection.block_on(fetch_entries(request, limit, &connection.target))?;
     let note = if args.text.is_none() && args.kind.is_none() {
         "no definitions are registered; register one with: noetl catalog register FILE"
     } else {
@@ -202,14 +237,22 @@ fn list_definitions(args: &CatalogListArgs, io: &mut Io<'_>) -> Result<CommandEx
     args.client.output.print_list_or_note(&entries, note, definition_table, io)
 }
 
-async fn fetch_entries(args: &CatalogListArgs, target: &Target) -> Result<Vec<CatalogListEntry>> {
-    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut request = CatalogListRequest {
-        resource_type: args.kind.as_deref().map(Into::into),
+/// Fetches the paths of all registered playbooks.
+pub(crate) async fn fetch_playbook_paths(target: &Target) -> Result<BTreeSet<String>> {
+    let request = CatalogListRequest {
+        resource_type: Some("playbook".into()),
         include_content: Some(false),
-        q: args.text.as_deref().map(Into::into),
         ..CatalogListRequest::default()
     };
+    let entries = fetch_entries(request, usize::MAX, target).await?;
+    Ok(entries.into_iter().map(|entry| entry.path.to_string()).collect())
+}
+
+async fn fetch_entries(
+    mut request: CatalogListRequest,
+    limit: usize,
+    target: &Target,
+) -> Result<Vec<CatalogListEntry>> {
     let mut entries = Vec::new();
     loop {
         request.limit = Some(next_page_limit(limit, entries.len()));

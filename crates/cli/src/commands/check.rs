@@ -6,9 +6,16 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use noetl_playbook::model::Playbook;
-use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
+use noetl_playbook::{
+    CatalogNames, CheckOptions, Code, Diagnostic, Document, Severity, check, to_json,
+};
+use noetl_types::ErrorCode;
 use serde::Serialize;
 
+use crate::commands::catalog::fetch_playbook_paths;
+use crate::config::SettingFlags;
+use crate::config::table::{PROFILE, SERVER_URL};
+use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::{ColorPaint, Io};
@@ -19,7 +26,9 @@ use crate::source::{self, DocumentOrigin, FoundDocuments};
 /// Check playbooks for errors
 ///
 /// Reports every mistake with its line and a suggested fix. Directories are searched for *.yaml and
-/// *.yml files, except hidden and build directories. Nothing is run, and no server is contacted.
+/// *.yml files, except hidden and build directories. The playbooks of a directory may start each
+/// other; with --server or --profile, also those of that server's catalog, and credentials are
+/// checked too. Otherwise no server is contacted. Nothing is run.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Diagnostics are written to standard output and the summary to standard
@@ -29,6 +38,7 @@ Examples:
   noetl check flow.yaml                     one file
   noetl check playbooks/ --strict           a directory; warnings fail too
   git show main:flow.yaml | noetl check -   standard input
+  noetl check playbooks/ --server http://noetl.example:8082
   noetl check . --format json | jq '.files[].diagnostics[].code'
 
 Exit codes:
@@ -52,6 +62,8 @@ pub(crate) struct CheckArgs {
     /// Print at most N diagnostics, errors first (all are counted)
     #[arg(long, value_name = "N")]
     max_diagnostics: Option<NonZeroUsize>,
+    #[command(flatten)]
+    target: SettingFlags<crate::config::Client>,
 }
 
 /// Output format of `noetl check`.
@@ -70,8 +82,12 @@ pub(crate) fn run(args: &CheckArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     if origins.is_empty() && problems.is_empty() {
         return Err(no_documents_error(&args.paths));
     }
+    let catalog = find_catalog_names(args, &origins, io)?;
+    let options =
+        CheckOptions { portable: args.portable, catalog, ..CheckOptions::for_this_build() };
     let mut report = CheckReport {
         args,
+        options,
         remaining: args.max_diagnostics.map_or(usize::MAX, NonZeroUsize::get),
         summary: CheckSummary::default(),
         files: Vec::new(),
@@ -88,6 +104,42 @@ pub(crate) fn run(args: &CheckArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     report.finish(io)
 }
 
+/// Returns the names that references can be resolved with: the playbooks of directories, and the
+/// catalog of the server that the command line names.
+fn find_catalog_names(
+    args: &CheckArgs,
+    origins: &[DocumentOrigin],
+    io: &mut Io<'_>,
+) -> Result<CatalogNames> {
+    let given = &args.target.given;
+    let mut names = CatalogNames::default();
+    if [&SERVER_URL.info, &PROFILE.info].iter().any(|info| given.flags.contains_key(info.name)) {
+        let connection = Connection::to_server(given, io)?;
+        let paths = connection.block_on(fetch_playbook_paths(&connection.target))?;
+        names.playbooks = Some(paths);
+        names.credentials = match connection.send(async |client| client.list_credentials().await) {
+            Ok(list) => Some(list.items.iter().map(|item| item.name.to_string()).collect()),
+            Err(Error::Api(error)) if error.code() == Some(ErrorCode::Forbidden) => None,
+            Err(error) => return Err(error),
+        };
+    } else if !args.paths.iter().any(|path| path.is_dir()) {
+        return Ok(names);
+    }
+    // Documents that cannot be read are reported when they are checked.
+    let files = origins.iter().filter(|origin| **origin != DocumentOrigin::StandardInput);
+    let paths = files.filter_map(|origin| document_path(&origin.read_text(io).ok()?));
+    names.playbooks.get_or_insert_default().extend(paths);
+    Ok(names)
+}
+
+/// Returns the path under which a document is registered, even if it has mistakes.
+pub(crate) fn document_path(text: &str) -> Option<String> {
+    let document = to_json(text)?;
+    let metadata = document.get("metadata")?;
+    let path = metadata.get("path").or_else(|| metadata.get("name"))?.as_str()?;
+    Some(path.trim_start_matches('/').to_owned())
+}
+
 fn no_documents_error(paths: &[PathBuf]) -> Error {
     let quoted_name = |path: &PathBuf| format!("'{}'", DocumentOrigin::new(path).display_name());
     let names: Vec<String> = paths.iter().map(quoted_name).collect();
@@ -98,6 +150,7 @@ fn no_documents_error(paths: &[PathBuf]) -> Error {
 /// Report in the format of the command line. Files are reported as they are checked.
 struct CheckReport<'a> {
     args: &'a CheckArgs,
+    options: CheckOptions,
     /// Number of diagnostics that can still be shown.
     remaining: usize,
     summary: CheckSummary,
@@ -141,9 +194,7 @@ impl CheckReport<'_> {
     }
 
     fn add_document(&mut self, name: &str, text: &str, io: &mut Io<'_>) -> Result<()> {
-        let options =
-            CheckOptions { portable: self.args.portable, ..CheckOptions::for_this_build() };
-        let checked = check(text, &options);
+        let checked = check(text, &self.options);
         let mut diagnostics = checked.diagnostics;
         let passes = !diagnostics.iter().any(|diagnostic| match diagnostic.severity {
             Severity::Error => true,

@@ -14,6 +14,7 @@ mod tasks;
 mod template_sites;
 mod visible_names;
 
+pub use catalog::find_references;
 pub use inputs::InputsRead;
 pub(crate) use tasks::STATEMENT_KEYS;
 
@@ -56,9 +57,7 @@ pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
         build::check_build(&mut sink, playbook, options.features);
         tasks::check_tasks(&mut sink, &context);
         names::check_names(&mut sink, &context);
-        if let Some(catalog) = &options.catalog {
-            catalog::check_catalog_references(&mut sink, playbook, catalog);
-        }
+        catalog::check_references(&mut sink, playbook, &options.catalog);
     }
     let (is_rejected, omitted_count) = (sink.has_errors(), sink.omitted_count());
     let diagnostics = sink.into_diagnostics(root.as_ref());

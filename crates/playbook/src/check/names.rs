@@ -114,8 +114,13 @@ fn report_unknown_name(
     if nearest.is_some() {
         sink.add_with_suggestion(Code::NP503, name.span, message, nearest);
     } else {
-        let hint =
-            "declare it under 'workload', write it with 'set', or read it as workload.<name>";
+        let hint = match name.root {
+            "output" | "outcome" | "error" | "event" => {
+                "it exists in arcs, rules and 'set'; elsewhere, read steps.<name>.data or \
+                 steps.<name>.error"
+            }
+            _ => "declare it under 'workload', write it with 'set', or read it as workload.<name>",
+        };
         sink.add_with_hint(Code::NP503, name.span, message, hint);
     }
 }
@@ -145,8 +150,11 @@ fn check_own_facts(
         return;
     };
     if read.path.get(2).is_some_and(|fact| &**fact == "data") {
-        let hint =
-            site.kind.sees_own_data().then(|| format!("read 'output' or '{}'", step.name.value));
+        // Other names would be read as an expression.
+        let is_expression = step.name.value.contains(['-', '/']);
+        let own_name =
+            if is_expression { String::new() } else { format!(" or '{}'", step.name.value) };
+        let hint = site.kind.sees_own_data().then(|| format!("read 'output'{own_name}"));
         let subject = format!("steps.{}.data", step.name.value);
         report_early_read(sink, span, &subject, &step.name.value, hint);
     }

@@ -127,6 +127,7 @@ fn check_sql(sink: &mut DiagnosticSink<'_>, task: &Task) {
     {
         let dialect = match task.kind.value {
             ToolKind::Sqlite => SqlDialect::Sqlite,
+            ToolKind::Duckdb => SqlDialect::Duckdb,
             _ => SqlDialect::Postgres,
         };
         if let Some(mismatch) = find_param_mismatch(texts, dialect, &given) {

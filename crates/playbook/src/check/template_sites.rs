@@ -44,9 +44,9 @@ impl SiteKind {
         matches!(self, Self::TaskSet | Self::Rule | Self::StepSet | Self::ArcWhen | Self::ArcSet)
     }
 
-    /// True if the template is rendered while its step runs.
+    /// True if the template is rendered before the end of its step is recorded.
     pub(super) fn is_during_step(self) -> bool {
-        self == Self::Task || self.sees_own_data()
+        self == Self::Task || (self.sees_own_data() && self != Self::ArcSet)
     }
 }
 

@@ -27,6 +27,8 @@ string_enum! {
         Postgres = "postgres",
         /// Runs SQL on a SQLite file.
         Sqlite = "sqlite",
+        /// Runs SQL on a DuckDB file.
+        Duckdb = "duckdb",
         /// Starts another playbook.
         Playbook = "playbook",
         /// Runs a task of the workbook. The parser replaces it by that task.
@@ -59,9 +61,9 @@ string_enum! {
 }
 
 /// Kinds of other runtimes that no build of this one contains.
-pub const RESERVED_KINDS: [&str; 14] = [
-    "duckdb", "ducklake", "snowflake", "gcs", "gateway", "secrets", "iterator", "playbooks",
-    "agent", "wasm", "sink", "save", "auth", "task_sequence",
+pub const RESERVED_KINDS: [&str; 13] = [
+    "ducklake", "snowflake", "gcs", "gateway", "secrets", "iterator", "playbooks", "agent", "wasm",
+    "sink", "save", "auth", "task_sequence",
 ];
 
 /// Cargo features of this build that add tool kinds.
@@ -198,6 +200,11 @@ const SQLITE_KEYS: &[KindKey] = sql_keys![
     Bool => [readonly],
     Duration => [busy_timeout],
 ];
+const DUCKDB_KEYS: &[KindKey] = sql_keys![
+    Text => [database | db_path],
+    Bool => [readonly],
+    Duration => [busy_timeout],
+];
 const PLAYBOOK_KEYS: &[KindKey] = keys![
     Text => [path, return_step, result_step],
     Any => [catalog_id, version, payload],
@@ -276,6 +283,10 @@ const fn core_kind(keys: &'static [KindKey]) -> KindSpec {
     }
 }
 
+const fn sql_kind(keys: &'static [KindKey]) -> KindSpec {
+    KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(keys) }
+}
+
 impl ToolKind {
     /// Finds a kind by its name or alias.
     pub fn find_by_name(text: &str) -> Option<Self> {
@@ -302,7 +313,7 @@ impl ToolKind {
 
     /// True if the statements of the kind are SQL.
     pub fn is_sql(self) -> bool {
-        matches!(self, Self::Postgres | Self::Sqlite)
+        matches!(self, Self::Postgres | Self::Sqlite | Self::Duckdb)
     }
 }
 
@@ -327,13 +338,12 @@ impl ToolKind {
                 timeout_secs: Some(30),
                 ..core_kind(HTTP_KEYS)
             },
-            Self::Postgres => {
-                KindSpec { required_groups: &[STATEMENT_KEY_GROUP], ..core_kind(POSTGRES_KEYS) }
-            }
+            Self::Postgres => sql_kind(POSTGRES_KEYS),
             Self::Sqlite => KindSpec {
                 required_groups: &[STATEMENT_KEY_GROUP, &["database"]],
                 ..core_kind(SQLITE_KEYS)
             },
+            Self::Duckdb => sql_kind(DUCKDB_KEYS),
             Self::Playbook => KindSpec {
                 required_groups: &[&["path", "catalog_id"]],
                 timeout_secs: Some(300),

@@ -11,6 +11,7 @@ mod step;
 mod tool;
 mod values;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::diag::{Code, DiagnosticSink, nearest_name};
@@ -30,8 +31,8 @@ pub struct CheckOptions {
     pub portable: bool,
     /// Cargo features of the build that will run the document. `None` if unknown.
     pub features: Option<&'static [&'static str]>,
-    /// Contents of the catalog. `None` if no catalog is available.
-    pub catalog: Option<CatalogNames>,
+    /// Entries that exist. References to others are reported.
+    pub catalog: CatalogNames,
 }
 
 impl CheckOptions {
@@ -41,13 +42,13 @@ impl CheckOptions {
     }
 }
 
-/// Names that a catalog contains.
-#[derive(Debug, Clone, Default)]
+/// Names of catalog entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogNames {
-    /// Paths of playbooks.
-    pub playbooks: Vec<String>,
-    /// Names of credentials.
-    pub credentials: Vec<String>,
+    /// Paths of playbooks. `None` if they are unknown.
+    pub playbooks: Option<BTreeSet<String>>,
+    /// Names of credentials. `None` if they are unknown.
+    pub credentials: Option<BTreeSet<String>>,
 }
 
 /// Result of parsing a text.

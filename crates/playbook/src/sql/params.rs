@@ -11,6 +11,8 @@ pub enum SqlDialect {
     Postgres,
     /// `?`, `?1`, `$1`, `:name`, `@name` and `$name`.
     Sqlite,
+    /// `?`, `$1` and `$name`.
+    Duckdb,
 }
 
 /// A placeholder of a statement.
@@ -55,9 +57,11 @@ pub fn find_placeholders(text: &str, dialect: SqlDialect) -> Vec<Placeholder<'_>
         let is_placeholder = match (marker, dialect) {
             ("$", SqlDialect::Postgres) => is_number,
             // `[1:2]` is a slice.
-            (":", _) | ("@", SqlDialect::Sqlite) => !name.is_empty() && !is_number,
-            ("$", SqlDialect::Sqlite) => !name.is_empty(),
-            ("?", SqlDialect::Sqlite) => true,
+            (":", SqlDialect::Postgres | SqlDialect::Sqlite) | ("@", SqlDialect::Sqlite) => {
+                !name.is_empty() && !is_number
+            }
+            ("$", SqlDialect::Sqlite | SqlDialect::Duckdb) => !name.is_empty(),
+            ("?", SqlDialect::Sqlite | SqlDialect::Duckdb) => true,
             _ => false,
         };
         if is_placeholder {

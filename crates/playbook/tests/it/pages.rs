@@ -1,6 +1,8 @@
 //! Examples in the diagnostic pages: the invalid document is reported at the given position, and
 //! the corrected one has no findings.
 
+use std::collections::BTreeSet;
+
 use noetl_playbook::{CatalogNames, CheckOptions, Code, check};
 
 /// A fenced YAML block of a page.
@@ -20,7 +22,10 @@ impl YamlSnippet {
         CheckOptions {
             portable: has("portable"),
             features: has("features=none").then_some(&[]),
-            catalog: has("catalog").then(CatalogNames::default),
+            catalog: CatalogNames {
+                playbooks: has("catalog").then(BTreeSet::new),
+                credentials: has("catalog").then(BTreeSet::new),
+            },
         }
     }
 }

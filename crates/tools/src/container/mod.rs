@@ -87,7 +87,7 @@ fn reject_kubernetes_options(config: Config<'_>) -> Result<(), TaskError> {
         None | Some("local") => {}
         Some("kubernetes") => {
             return unsupported(
-                "containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local",
+                "this worker does not run containers on Kubernetes; use runtime: local",
             );
         }
         Some(runtime) => {

@@ -158,7 +158,8 @@ impl StatementBatch {
         text: &str,
         budget: &mut ResultBudget,
     ) -> Result<StatementResult, SqlError> {
-        let NumberedStatement { text, values } = self.sql.params.number_placeholders(text);
+        let NumberedStatement { text, values } =
+            self.sql.params.number_placeholders(text, SqlDialect::Postgres, &mut 0);
         let statement = client.prepare(&text).await?;
         let params = bind_params(&values, statement.params())?;
         let columns = column_names(&statement);

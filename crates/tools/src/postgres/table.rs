@@ -52,7 +52,8 @@ impl PostgresReader {
     ) -> Result<Self, SqlError> {
         let connection = connect_dedicated(config, settings).await?;
         params.check_statements([query], SqlDialect::Postgres)?;
-        let NumberedStatement { text, values } = params.number_placeholders(query);
+        let NumberedStatement { text, values } =
+            params.number_placeholders(query, SqlDialect::Postgres, &mut 0);
         let statement = connection.client.prepare(&text).await?;
         let params = bind_params(&values, statement.params())?;
         let rows = connection.client.query_raw(&statement, params).await?;

@@ -544,7 +544,7 @@ fn start_error(key: &ZygoteKey, error: &InterpreterError) -> TaskError {
     TaskError::new(
         TaskErrorKind::Unsupported,
         format!(
-            "python steps need Python 3.8 or newer on the worker, but '{}' cannot be started \
+            "tasks of the kinds 'python' and 'duckdb' need Python 3.8 or newer on the worker, but '{}' cannot be started \
              ({error}); install it, or name another interpreter with 'python'",
             key.program
         ),

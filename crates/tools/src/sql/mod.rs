@@ -2,12 +2,14 @@
 //!
 //! Owns no connection and no type of any database.
 
+mod location;
 mod params;
 mod results;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+pub(crate) use location::{DatabaseLocation, MEMORY_DATABASE_NAME};
 use noetl_playbook::sql::{SqlDialect, split_rendered};
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 pub(crate) use params::{NumberedStatement, QueryParams};
@@ -87,30 +89,36 @@ pub(crate) fn read_credential<'c>(
     config: Config<'c>,
     expected_type: &str,
 ) -> Result<Option<&'c JsonMap>, TaskError> {
-    let auth_error = |message: String| TaskError::new(TaskErrorKind::Auth, message);
     let Some(auth) = config.get("auth") else {
         return Ok(None);
     };
     let Some(fields) = auth.as_map() else {
-        let alias = auth.as_str().unwrap_or("?");
-        return Err(auth_error(format!(
-            "the credential '{alias}' cannot be resolved: it is not in a keychain of this worker; \
-             give the credential as a map, such as {{type: {expected_type}, ...}}"
-        )));
+        return Err(credential_error(auth, expected_type));
     };
     match fields.get("type").and_then(Json::as_str) {
-        Some(kind) if kind != expected_type => Err(auth_error(format!(
-            "a credential of type '{kind}' cannot be used here; it must be of type {expected_type}"
-        ))),
+        Some(kind) if kind != expected_type => {
+            let message = format!(
+                "a credential of type '{kind}' cannot be used here; it must be of type \
+                 {expected_type}"
+            );
+            Err(TaskError::new(TaskErrorKind::Auth, message))
+        }
         Some(_) => Ok(Some(fields)),
-        None => match fields.get("key").and_then(Json::as_str) {
-            Some(alias) if fields.contains_key("source") => Err(auth_error(format!(
-                "the credential '{alias}' cannot be resolved: it is not in a keychain of this \
-                 worker"
-            ))),
-            Some(_) | None => Ok(Some(fields)),
-        },
+        None if fields.contains_key("source") && fields.contains_key("key") => {
+            Err(credential_error(auth, expected_type))
+        }
+        None => Ok(Some(fields)),
     }
+}
+
+/// Error for a credential that is an alias which could not be resolved.
+pub(crate) fn credential_error(auth: &Json, example_type: &str) -> TaskError {
+    let alias = auth.as_str().or_else(|| auth.get("key")?.as_str()).unwrap_or("?");
+    let message = format!(
+        "the credential '{alias}' cannot be resolved: it is not in a keychain of this worker; give \
+         the credential as a map, such as {{type: {example_type}, ...}}"
+    );
+    TaskError::new(TaskErrorKind::Auth, message)
 }
 
 /// Quotes a name as in standard SQL.

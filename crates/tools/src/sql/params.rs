@@ -15,7 +15,7 @@ pub(crate) enum QueryParams {
     Map(JsonMap),
 }
 
-/// A statement of PostgreSQL with the values of `$1`, `$2` and so on.
+/// A statement with the values of `$1`, `$2` and so on.
 pub(crate) struct NumberedStatement<'p> {
     pub(crate) text: String,
     /// Each value with its name in messages.
@@ -47,12 +47,23 @@ impl QueryParams {
         find_param_mismatch(texts, dialect, &given).map_or(Ok(()), |error| Err(schema_error(error)))
     }
 
-    /// Numbers the placeholders of a statement from 1, without gaps, as PostgreSQL requires.
-    pub(crate) fn number_placeholders(&self, text: &str) -> NumberedStatement<'_> {
+    /// Numbers the placeholders of a statement from 1, without gaps, as the databases require.
+    /// `?` takes the next value of a list, from one statement to the next.
+    pub(crate) fn number_placeholders(
+        &self,
+        text: &str,
+        dialect: SqlDialect,
+        next_param: &mut usize,
+    ) -> NumberedStatement<'_> {
         let mut statement = NumberedStatement { text: String::new(), values: Vec::new() };
         let mut end = 0;
-        for placeholder in find_placeholders(text, SqlDialect::Postgres) {
-            let Some((name, value)) = self.find_numbered(placeholder.name) else {
+        for placeholder in find_placeholders(text, dialect) {
+            let position = placeholder.name.is_empty().then(|| {
+                *next_param += 1;
+                next_param.to_string()
+            });
+            let name = position.as_deref().unwrap_or(placeholder.name);
+            let Some((name, value)) = self.find_numbered(name) else {
                 continue;
             };
             let mut known = statement.values.iter();
@@ -106,7 +117,7 @@ mod tests {
     fn numbered(params: &str, text: &str) -> String {
         let params = parse(params.as_bytes()).unwrap();
         let params = QueryParams::from_json(Some(&params)).unwrap();
-        let statement = params.number_placeholders(text);
+        let statement = params.number_placeholders(text, SqlDialect::Postgres, &mut 0);
         let values: Vec<String> =
             statement.values.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{} [{}]", statement.text, values.join(" "))

@@ -104,12 +104,16 @@ impl ResultBudget {
         Self { max_size, used: 0 }
     }
 
+    /// Message of the error for rows that exceed a budget.
+    pub(crate) fn too_large_message(max_size: ByteSize) -> String {
+        format!("the rows are larger than {max_size}; select fewer columns or rows")
+    }
+
     /// Reserves space for a row. Fails if the budget is exceeded.
     pub(crate) fn reserve_row(&mut self, row: &Json) -> Result<(), TaskError> {
         self.used = self.used.saturating_add(estimate_size(row));
         if self.max_size.is_exceeded_by(self.used) {
-            let message =
-                format!("the rows are larger than {}; select fewer columns or rows", self.max_size);
+            let message = Self::too_large_message(self.max_size);
             return Err(TaskError::new(TaskErrorKind::Limit, message));
         }
         Ok(())

@@ -1,10 +1,9 @@
 //! Database of a task: where it is, how it is opened, and how work with it runs on a blocking thread
 //! and is stopped.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 use parking_lot::Mutex;
@@ -12,22 +11,14 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Error, ErrorCode, InterruptHandle, OpenFlags, ffi};
 
-use crate::config::{Config, missing_key};
 use crate::file_access;
 use crate::sandbox::SandboxMode;
 use crate::settings::Settings;
-use crate::sql::SqlError;
+use crate::sql::{DatabaseLocation, MEMORY_DATABASE_NAME, SqlError};
 use crate::tool::run_blocking;
-
-const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum lock wait time that the database supports.
-const MAX_BUSY_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// Maximum size of an in-memory database, in bytes.
 const MAX_MEMORY_DATABASE_BYTES: i64 = 256 * 1024 * 1024;
-
-const MEMORY_DATABASE_NAME: &str = ":memory:";
 
 /// Pragmas that select the directories in which files are created.
 const DIRECTORY_PRAGMAS: [&str; 2] = ["temp_store_directory", "data_store_directory"];
@@ -35,48 +26,7 @@ const DIRECTORY_PRAGMAS: [&str; 2] = ["temp_store_directory", "data_store_direct
 /// Pragmas that change the maximum size of a database.
 const SIZE_PRAGMAS: [&str; 2] = ["max_page_count", "page_size"];
 
-#[derive(Debug, Clone)]
-pub(super) struct DatabaseLocation {
-    /// File; `None` is in memory.
-    pub(super) file: Option<PathBuf>,
-    readonly: bool,
-    busy_timeout: Duration,
-}
-
 impl DatabaseLocation {
-    pub(super) fn from_config(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let name = config.first_text(&["database", "db_path", "path"])?;
-        let name = name.ok_or_else(|| missing_key("'database'"))?;
-        let readonly = config.flag("readonly")?.unwrap_or(false);
-        let file = match name {
-            MEMORY_DATABASE_NAME | "" => None,
-            path => {
-                let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
-                Some(file_access::resolve_database_path(path, settings)?)
-            }
-        };
-        if let Some(file) = &file
-            && readonly
-            && !file.exists()
-        {
-            let message = format!("the database '{name}' does not exist");
-            return Err(TaskError::new(TaskErrorKind::NotFound, message));
-        }
-        // The worker could write to files that the task itself could not.
-        let is_writable =
-            file.as_ref().is_none_or(|file| file_access::is_writable_by_tasks(file, settings));
-        if !is_writable && file.as_ref().is_some_and(|file| !file.exists()) {
-            let message = format!(
-                "the database '{name}' does not exist, and tasks cannot create it; add its folder to \
-                 NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS"
-            );
-            return Err(TaskError::new(TaskErrorKind::Auth, message));
-        }
-        let readonly = readonly || !is_writable;
-        let busy_timeout = config.duration("busy_timeout")?.unwrap_or(DEFAULT_BUSY_TIMEOUT);
-        Ok(Self { file, readonly, busy_timeout: busy_timeout.min(MAX_BUSY_TIMEOUT) })
-    }
-
     /// Opens the database. This and all later operations block the thread.
     pub(super) fn open(&self, settings: &Arc<Settings>) -> Result<Connection, SqlError> {
         // Names are plain paths, not URIs, so that a name cannot contain open options.

@@ -17,13 +17,15 @@ use parking_lot::Mutex;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
 
-use self::connection::{DatabaseLocation, SharedConnection, StopFlag};
+use self::connection::{SharedConnection, StopFlag};
 use self::value::{bind_params, row_to_json};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
 use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::sql::{ResultBudget, SqlBatch, SqlError, StatementResult, results_to_data};
+use crate::sql::{
+    DatabaseLocation, ResultBudget, SqlBatch, SqlError, StatementResult, results_to_data,
+};
 use crate::tool::{CallContext, Tool, run_blocking};
 
 pub(crate) struct SqliteTool {
@@ -48,7 +50,7 @@ impl SqliteTool {
         config: Config<'_>,
         command: &str,
     ) -> Result<SharedConnection, TaskError> {
-        let location = DatabaseLocation::from_config(config, &self.settings)?;
+        let location = DatabaseLocation::from_config(config, None, &self.settings)?;
         let is_cached = location.file.is_none() && !command.is_empty();
         if is_cached && let Some(shared) = self.memory_databases.lock().get(command) {
             return Ok(shared.clone());

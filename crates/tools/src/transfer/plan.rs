@@ -67,9 +67,9 @@ impl SystemKind {
             Some("http") => Ok(Self::Http),
             Some("postgres" | "postgresql") => Ok(Self::Postgres),
             Some("sqlite") => Ok(Self::Sqlite),
-            Some(feature @ ("duckdb" | "snowflake")) => Err(TaskError::new(
+            Some(other @ ("duckdb" | "snowflake")) => Err(TaskError::new(
                 TaskErrorKind::Unsupported,
-                format!("a {end} of type '{feature}' needs a build with feature '{feature}'"),
+                format!("a {end} of type '{other}' is not supported; use http, postgres or sqlite"),
             )),
             Some(other) => {
                 let problem = format!("is '{other}'; it must be http, postgres or sqlite");

@@ -378,11 +378,7 @@ async fn invalid_config_is_rejected_with_reason() {
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'image' is missing"),
         (r#"{"image": "--privileged"}"#, TaskErrorKind::Parse, "not a valid image name"),
-        (
-            r#"{"image": "i", "runtime": "kubernetes"}"#,
-            TaskErrorKind::Unsupported,
-            "feature 'kubernetes'",
-        ),
+        (r#"{"image": "i", "runtime": "kubernetes"}"#, TaskErrorKind::Unsupported, "on Kubernetes"),
         (r#"{"image": "i", "runtime": "x"}"#, TaskErrorKind::Parse, "'x'"),
         (r#"{"image": "i", "callback": true}"#, TaskErrorKind::Unsupported, "'callback'"),
         (

@@ -9,6 +9,7 @@
 
 mod container;
 mod database;
+mod duckdb;
 mod egress_policy;
 mod http;
 mod http_server;

@@ -93,7 +93,7 @@ async fn invalid_script_is_rejected_with_reason() {
         (
             r#"{"script": {"content": "x"}, "job": {"image": "i"}}"#,
             TaskErrorKind::Unsupported,
-            "feature 'kubernetes'",
+            "on Kubernetes",
         ),
         (r#"{"script": {"type": "s3", "uri": "s3://b/k"}}"#, TaskErrorKind::Unsupported, "'s3'"),
         (r#"{"script": {"uri": "/no/such.sh"}}"#, TaskErrorKind::NotFound, "/no/such.sh"),

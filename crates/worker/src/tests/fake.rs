@@ -37,6 +37,7 @@ workload: { city: none }
 keychain:
   - { name: api, kind: bearer, auth: api_main }
   - { name: db, kind: credential, auth: db_main, map: { user: db_user } }
+  - { name: fixed, kind: static, token: open-9177, data: { user: grace-hopper } }
 workflow:
   - { step: ok, tool: { kind: shell, command: ok } }
   - { step: nap, tool: { kind: shell, command: nap } }
@@ -53,6 +54,8 @@ workflow:
   - { step: leak, tool: { kind: shell, command: leak, auth: db_main, input: { t: '{{ keychain.api.token | upper }}', u: '{{ keychain.db.user }}' }, set: { ctx.t: '{{ keychain.api.token }}' } } }
   - { step: leak_and_fail, tool: { kind: shell, command: leak and fail, auth: db_main } }
   - { step: leak_sides, tool: { kind: transfer, source: { type: http, url: 'http://h', auth: api_main }, target: { type: postgres, table: t, auth: { source: credential, key: db_main } } } }
+  - { step: leak_fixed, tool: { kind: shell, command: leak, input: { t: '{{ keychain.fixed.token }}', u: '{{ keychain.fixed.user }}' } } }
+  - { step: leak_members, tool: { kind: duckdb, command: leak, auth: { api: api_main, pg: { source: credential, key: db_main } } } }
   - { step: reads, tool: { kind: shell, command: 'say {{ city }}' } }
 ";
 

@@ -70,6 +70,30 @@ async fn secrets_in_result_are_redacted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn static_entry_has_token_and_data() {
+    let worker = worker_with_credentials();
+    worker.server.enqueue([leased_command(4, "leak_fixed")]);
+    worker.wait_for_reports(1).await;
+    let received = worker.server.final_reports().remove(0).result.unwrap();
+    let seen = received.get("seen").unwrap().to_string();
+    assert_eq!(seen.matches("[REDACTED]").count(), 2, "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn duckdb_resolves_each_named_credential() {
+    let worker = worker_with_credentials();
+    worker.server.enqueue([leased_command(4, "leak_members")]);
+    worker.wait_for_reports(1).await;
+    let received = worker.server.final_reports().remove(0).result.unwrap();
+    let auth = |name: &str| received.get("auth").unwrap().get(name).unwrap().to_string();
+    assert_eq!(auth("api"), r#"{"token":"[REDACTED]","type":"bearer"}"#);
+    assert_eq!(
+        auth("pg"),
+        r#"{"db_password":"[REDACTED]","db_user":"[REDACTED]","type":"postgres"}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn transfer_resolves_credentials_of_both_sides() {
     let worker = worker_with_credentials();
     worker.server.enqueue([leased_command(4, "leak_sides")]);

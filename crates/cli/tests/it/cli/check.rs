@@ -270,3 +270,39 @@ fn examples_pass_strict_check() {
     let output = TestDir::new("check_examples").run(&["check", "--strict", &examples]);
     assert_eq!(output.code, 0, "{}", output.out);
 }
+
+#[test]
+fn playbooks_of_a_directory_may_start_each_other() {
+    let parent = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: parent }
+workflow:
+  - step: known
+    tool: { kind: playbook, path: /clean }
+    next: { arcs: [{ step: unknown }] }
+  - step: unknown
+    tool: { kind: playbook, path: claen }
+";
+    let dir = TestDir::new("check_references");
+    dir.write("flows/parent.yaml", parent);
+    dir.write("flows/clean.yaml", CLEAN_PLAYBOOK);
+    let output = dir.run(&["check", "flows"]);
+    insta::assert_snapshot!(output.to_snapshot(), @r"
+    ──── stdout
+    ok flows/clean.yaml (playbook 'clean', 1 step)
+    warning[NP706]: playbook 'claen' is not in the catalog
+     --> flows/parent.yaml:9:35
+      |
+    9 |     tool: { kind: playbook, path: claen }
+      |                                   ^^^^^
+      |
+    help: did you mean 'clean'?
+
+    ──── stderr
+    2 files checked: 1 warning
+    see: noetl explain NP706
+    ──── exit 0
+    ");
+    let output = dir.run(&["check", "flows/parent.yaml"]);
+    assert!(!output.out.contains("NP706"), "{}", output.out);
+}

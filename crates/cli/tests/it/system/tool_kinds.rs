@@ -102,7 +102,7 @@ const TRANSFER_RESULT: &str = r#"{
 }"#;
 const UNSUPPORTED_RESULT: &str = r#"{
     "subscription": "unsupported: this worker does not support the source 'kafka'; use nats",
-    "kubernetes": "unsupported: containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local"
+    "kubernetes": "unsupported: this worker does not run containers on Kubernetes; use runtime: local"
 }"#;
 
 /// Installs a fake `docker` that prints the image that it was asked to run.

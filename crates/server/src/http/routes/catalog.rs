@@ -144,7 +144,7 @@ handlers! {
         app.services.catalog.find_agents(&app.ctx, request);
     /// Validates a playbook without storing it.
     validate_definition(app: AuthorizedCall, request: JsonBody<ContentRequest>)
-        -> ValidationReport => app.services.catalog.validate_content(request);
+        -> ValidationReport => app.services.catalog.validate_content(&app.ctx, request);
     /// Archives a playbook.
     archive_definition(app: AuthorizedCall, name: PathText) -> ArchiveResponse =>
         app.services.catalog.archive_definition(&app.ctx, &name);

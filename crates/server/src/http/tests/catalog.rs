@@ -1,12 +1,17 @@
 //! Registration of definitions over HTTP.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use noetl_store::SqliteStore;
 use noetl_types::ErrorCode;
 use serde_json::{Value, json};
 
+use super::credentials::{new_key, start_server_with_keys};
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
 use crate::access::CallContext;
+use crate::crypto::KeyRing;
 
 async fn register_content(server: &TestServer, content: &str) -> TestResponse {
     server.post("/api/catalog/register", json!({ "content": content })).await
@@ -121,4 +126,44 @@ async fn system_playbooks_require_admin() {
         .await
         .unwrap();
     assert_eq!(serde_json::to_value(response).unwrap()["version"], Value::from(1));
+}
+
+#[tokio::test]
+async fn unknown_references_are_warnings() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let server = start_server_with_keys(store, KeyRing::new(new_key(), Vec::new()), true).await;
+    let parent = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: demo/parent }
+workflow:
+  - step: again
+    tool: { kind: playbook, path: demo/parent }
+    next: { arcs: [{ step: child }] }
+  - step: child
+    tool: { kind: playbook, path: /demo/two, return_result: true }
+    next: { arcs: [{ step: load }] }
+  - step: load
+    tool: { kind: postgres, auth: pg_prod, query: SELECT 1 }
+";
+    let codes = |reply: &TestResponse, key: &str| -> Vec<String> {
+        assert!(is_ok(reply), "{}", reply.text);
+        let list = reply.json().pointer(key).and_then(Value::as_array).cloned();
+        let list = list.unwrap_or_default();
+        let found = list.iter();
+        found
+            .map(|found| format!("{}@{}", found["code"].as_str().unwrap(), found["line"]))
+            .collect()
+    };
+    let reply = register_content(&server, parent).await;
+    assert_eq!(codes(&reply, "/warnings"), ["NP706@9", "NP605@12"]);
+    let validate = "/api/catalog/playbooks/validate";
+    let reply = server.post(validate, json!({ "content": parent })).await;
+    assert_eq!(codes(&reply, "/diagnostics"), ["NP706@9", "NP605@12"]);
+
+    register_content(&server, TWO_STEPS).await;
+    let credential = json!({ "name": "pg_prod", "type": "postgres", "data": { "db_host": "h" } });
+    let stored = server.post("/api/credentials", credential).await;
+    assert!(is_ok(&stored), "{}", stored.text);
+    let reply = register_content(&server, parent).await;
+    assert_eq!(codes(&reply, "/warnings"), Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use noetl_api::catalog::{
     ContentRequest, PlaybookContent, RegisterBatchRequest, RegisterBatchResponse,
     RegisterBatchResult, RegisterRequest, RegisterResponse, ValidationReport,
 };
-use noetl_playbook::{CheckOptions, Severity, check, to_json};
+use noetl_playbook::{Severity, to_json};
 use noetl_store::{CatalogEntry, CatalogFilter, CatalogKey, CatalogVersionFilter, ExecutionFilter};
 use noetl_types::limits::{MAX_REGISTER_BATCH, PageLimit};
 use noetl_types::{CatalogId, ErrorCode, ExecutionStatus, Json, PlaybookPath, Text};
@@ -13,7 +13,7 @@ use noetl_types::{CatalogId, ErrorCode, ExecutionStatus, Json, PlaybookPath, Tex
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError, parse_cursor};
 use crate::services::Catalog;
-use crate::services::catalog::register::{decode_content, diagnostic_to_json};
+use crate::services::catalog::register::diagnostic_to_json;
 
 /// Maximum definitions that one list scans.
 const MAX_SCANNED_DEFINITIONS: usize = 10_000;
@@ -269,15 +269,12 @@ impl Catalog {
     }
 
     /// Checks a text and returns all diagnostics.
-    pub async fn validate_content(&self, request: ContentRequest) -> Result<ValidationReport> {
-        let checking = tokio::task::spawn_blocking(move || {
-            let content = decode_content(request.content);
-            check(&content, &CheckOptions::for_this_build()).diagnostics
-        });
-        let diagnostics = checking.await.map_err(|error| {
-            tracing::error!(%error, "the check of a document failed");
-            RuntimeError::internal("the document could not be checked")
-        })?;
+    pub async fn validate_content(
+        &self,
+        ctx: &CallContext,
+        request: ContentRequest,
+    ) -> Result<ValidationReport> {
+        let diagnostics = self.check_content(ctx, request.content).await?.1.diagnostics;
         let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
         let errors: Vec<Text> = errors
             .map(|diagnostic| {

@@ -9,9 +9,12 @@ use noetl_api::catalog::{
     CatalogResource, CatalogResourceRequest, RegisterRequest, RegisterResponse,
 };
 use noetl_engine::Plan;
-use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
-use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry, TenantTable};
-use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, TenantId, Text, sha256};
+use noetl_playbook::{
+    CatalogNames, CheckOptions, CheckReport, Code, Diagnostic, Document, Severity, check,
+    find_references,
+};
+use noetl_store::{CatalogEntry, CatalogKey, CredentialKey, NewCatalogEntry, TenantTable};
+use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Scope, TenantId, Text, sha256};
 
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError};
@@ -46,7 +49,8 @@ impl Catalog {
         is_admin: bool,
     ) -> Result<RegisterResponse> {
         let is_dry_run = request.dry_run;
-        let document = check_document(request).await?;
+        let (content, checked) = self.check_content(ctx, request.content).await?;
+        let document = CheckedDocument::from_report(content, checked)?;
         if document.path.is_system() && !is_admin {
             return Err(RuntimeError::forbidden(
                 "only an admin may register definitions under `system/`",
@@ -144,26 +148,79 @@ impl Catalog {
     }
 }
 
+/// Maximum references of a document that are looked up.
+const MAX_CHECKED_REFERENCES: usize = 100;
+
+impl Catalog {
+    /// Decodes and checks a document, with its references to other entries that the caller can see.
+    pub(crate) async fn check_content(
+        &self,
+        ctx: &CallContext,
+        content: String,
+    ) -> Result<(Arc<str>, CheckReport)> {
+        let content: Arc<str> = decode_content(content).into();
+        let checked = check_on_thread(Arc::clone(&content), CatalogNames::default()).await?;
+        if let Some(Document::Playbook(playbook)) = &checked.document {
+            let named = find_references(playbook);
+            let existing = self.find_existing(ctx, &named, playbook.path()).await?;
+            if existing != named {
+                let checked = check_on_thread(Arc::clone(&content), existing).await?;
+                return Ok((content, checked));
+            }
+        }
+        Ok((content, checked))
+    }
+
+    /// Returns the references to entries that exist, or that the caller cannot see.
+    async fn find_existing(
+        &self,
+        ctx: &CallContext,
+        named: &CatalogNames,
+        own_path: &str,
+    ) -> Result<CatalogNames> {
+        let store = self.infra.store();
+        let mut existing = named.clone();
+        let playbooks = named.playbooks.iter().flatten().take(MAX_CHECKED_REFERENCES);
+        for name in playbooks.filter(|name| *name != own_path) {
+            let path = PlaybookPath::new(&**name).ok();
+            if let Some(path) = path.filter(|path| ctx.auth.can_see_path(Some(path)))
+                && store.find_catalog_entry(ctx.tenant(), CatalogKey::Latest(path)).await?.is_none()
+                && let Some(names) = &mut existing.playbooks
+            {
+                names.remove(name);
+            }
+        }
+        let is_visible = ctx.auth.allows_scope(Scope::CredUse) && !ctx.auth.is_path_restricted();
+        let credentials = named.credentials.iter().flatten().filter(|_| is_visible);
+        for name in credentials.take(MAX_CHECKED_REFERENCES) {
+            let key = CredentialKey::Name(Text::from(&**name));
+            if store.find_credential(ctx.tenant(), &key).await?.is_none()
+                && let Some(names) = &mut existing.credentials
+            {
+                names.remove(name);
+            }
+        }
+        Ok(existing)
+    }
+}
+
 /// Checks a document on a blocking thread, because a document of the maximum size would delay other
 /// requests.
-async fn check_document(request: RegisterRequest) -> Result<CheckedDocument> {
+async fn check_on_thread(content: Arc<str>, catalog: CatalogNames) -> Result<CheckReport> {
     let checking = tokio::task::spawn_blocking(move || {
-        CheckedDocument::from_content(decode_content(request.content))
+        check(&content, &CheckOptions { catalog, ..CheckOptions::for_this_build() })
     });
-    match checking.await {
-        Ok(checked) => checked,
-        Err(error) => {
-            tracing::error!(%error, "the check of a document failed");
-            Err(RuntimeError::internal("the document could not be checked"))
-        }
-    }
+    checking.await.map_err(|error| {
+        tracing::error!(%error, "the check of a document failed");
+        RuntimeError::internal("the document could not be checked")
+    })
 }
 
 /// Returns the text of a document that may be base64-encoded.
 ///
 /// The two forms cannot be confused: base64 contains no colon, brace or space, and without these a
 /// text is not a YAML map and so not a valid document.
-pub(crate) fn decode_content(content: String) -> String {
+fn decode_content(content: String) -> String {
     let compact: Vec<u8> = content.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     BASE64_STANDARD
         .decode(compact)
@@ -182,8 +239,7 @@ struct CheckedDocument {
 }
 
 impl CheckedDocument {
-    fn from_content(content: String) -> Result<Self> {
-        let checked = check(&content, &CheckOptions::for_this_build());
+    fn from_report(content: Arc<str>, checked: CheckReport) -> Result<Self> {
         let (errors, others): (Vec<Diagnostic>, Vec<Diagnostic>) = checked
             .diagnostics
             .into_iter()
@@ -202,7 +258,7 @@ impl CheckedDocument {
             path: PlaybookPath::new(path)
                 .map_err(|error| RuntimeError::invalid(error.to_string()))?,
             kind: kind.to_lowercase().into(),
-            sha256: sha256(&content),
+            sha256: sha256(&*content),
             content: Text::new(content)
                 .map_err(|error| RuntimeError::invalid(error.to_string()))?,
             warnings: others.iter().map(diagnostic_to_json).collect(),

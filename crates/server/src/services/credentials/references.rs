@@ -2,7 +2,7 @@
 
 use noetl_playbook::model::{LoopSource, Playbook, Step, Task, ToolKind};
 use noetl_playbook::template::{DynamicKey, DynamicValue, MapEnvironment};
-use noetl_types::Json;
+use noetl_types::{Json, JsonMap};
 
 /// Sides of a transfer, and the field in which each names its credential.
 const TRANSFER_SIDES: [&str; 2] = ["source", "target"];
@@ -25,16 +25,18 @@ pub(crate) struct CredentialReference<'p> {
     pub(crate) value: &'p DynamicValue,
     /// Key within the value, unless the value itself names it.
     key: Option<&'static str>,
+    /// True if the members of a map may name credentials too.
+    has_members: bool,
 }
 
 impl<'p> CredentialReference<'p> {
     pub(crate) fn from_value(value: &'p DynamicValue) -> Self {
-        Self { value, key: None }
+        Self { value, key: None, has_members: false }
     }
 
     /// Credential reference of one side of a transfer.
     fn from_transfer_side(side: &'p DynamicValue) -> Option<Self> {
-        let whole = Self { value: side, key: Some(AUTH_FIELD) };
+        let whole = Self { key: Some(AUTH_FIELD), ..Self::from_value(side) };
         let DynamicValue::Map(entries) = side else {
             return Some(whole);
         };
@@ -58,9 +60,13 @@ impl<'p> CredentialReference<'p> {
                 Some(key) => value.and_then(|value| value.get(key)),
                 None => value,
             };
-            let part = |key: &str| auth.and_then(|auth| auth.get(key));
-            let mut parts = [auth, part("key"), part("credential")].into_iter();
-            parts.any(|part| part.and_then(Json::as_str) == Some(name))
+            let members = auth.filter(|_| self.has_members).and_then(Json::as_map);
+            let mut candidates =
+                auth.into_iter().chain(members.into_iter().flat_map(JsonMap::values));
+            candidates.any(|auth| {
+                let mut parts = [Some(auth), auth.get("key"), auth.get("credential")].into_iter();
+                parts.any(|part| part.and_then(Json::as_str) == Some(name))
+            })
         })
     }
 }
@@ -83,5 +89,7 @@ fn task_credentials(task: &Task) -> impl Iterator<Item = CredentialReference<'_>
         .iter()
         .filter(move |field| is_transfer && TRANSFER_SIDES.contains(&&*field.name.value));
     let sides = sides.filter_map(|field| CredentialReference::from_transfer_side(&field.value));
-    task.auth.as_ref().map(CredentialReference::from_value).into_iter().chain(sides)
+    let has_members = task.kind.value == ToolKind::Duckdb;
+    let auth = task.auth.as_ref().map(CredentialReference::from_value);
+    auth.map(|auth| CredentialReference { has_members, ..auth }).into_iter().chain(sides)
 }
