@@ -6,7 +6,7 @@ use std::time::Duration;
 use noetl_api::ApiError;
 use noetl_api::command::{HeartbeatRequest, LeaseRenewal};
 use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
-use noetl_types::{ErrorCode, Json, Text};
+use noetl_types::{ErrorCode, Json, Millis, Text};
 use tokio::time::sleep;
 
 use crate::backoff::{Backoff, with_jitter};
@@ -55,7 +55,7 @@ async fn renew_leases(context: &WorkerContext) -> bool {
         let request = HeartbeatRequest {
             worker_id: context.settings.worker_id.clone(),
             leases: batch.iter().map(|lease| lease.to_held_lease()).collect(),
-            extend_ms: Some(context.settings.lease_duration.as_ms()),
+            extend_ms: context.settings.lease_duration.map(Millis::as_ms),
         };
         match call_with_timeout(
             context.renew_interval().max(MIN_RENEWAL_TIMEOUT),
