@@ -100,6 +100,11 @@ impl RuntimeError {
                 if let Some(saturated) = error.as_saturated() {
                     return Problem::new(ErrorCode::PoolSaturated, saturated.to_string());
                 }
+                if error.is_disk_full() {
+                    let text =
+                        "the store is out of disk space; free some and send the request again";
+                    return Problem::new(ErrorCode::DiskFull, text);
+                }
                 match error {
                     StoreError::Retry { .. } => Problem::new(
                         ErrorCode::StoreUnavailable,
@@ -182,7 +187,11 @@ mod tests {
         assert!(code.is_some_and(ErrorCode::has_retry_after));
         let unknown_outcome = code_of(StoreError::retry(waited).with_unknown_outcome());
         assert_eq!(unknown_outcome, Some(ErrorCode::StoreUnavailable));
-        let other = code_of(StoreError::retry("the disk is full"));
+        let disk_full = code_of(StoreError::disk_full("no space left"));
+        assert_eq!(disk_full, Some(ErrorCode::DiskFull));
+        let unsure = code_of(StoreError::disk_full("no space left").with_unknown_outcome());
+        assert_eq!(unsure, Some(ErrorCode::StoreUnavailable));
+        let other = code_of(StoreError::retry("a lock was not acquired"));
         assert_eq!(other, Some(ErrorCode::StoreUnavailable));
     }
 }

@@ -97,7 +97,7 @@ impl BlobFolder {
                 return Err(StoreError::fatal(WrongDigest(digest)));
             }
             let key = digest.to_string();
-            inner.put_file(&key, &bytes, now).map_err(StoreError::retry)?;
+            inner.put_file(&key, &bytes, now).map_err(StoreError::from_io)?;
             Ok(Text::from(key))
         })
         .await

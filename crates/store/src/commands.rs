@@ -2,15 +2,18 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, TenantId, Timestamp, WorkerId};
+use noetl_types::{CommandId, CommandStatus, Millis, TenantId, Timestamp, WorkerId};
 
 use crate::error::StoreError;
 use crate::model::{
-    Command, CommandFilter, CommandPage, CommandStatusFilter, Fence, LeaseExtension, LeaseOutcome,
-    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, MAX_POOLS, PoolCount,
+    Command, CommandFilter, CommandPage, CommandStatusFilter, Fence, LeaseBounds, LeaseExtension,
+    LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, MAX_POOLS, PoolCount,
 };
 use crate::row::{COMMAND, ToCell as _, cells};
-use crate::sql::{Database, Statement};
+use crate::sql::{Database, Durability, Statement};
+
+/// Time by which the clocks of two servers may differ although both follow the store's.
+const MAX_CLOCK_JITTER: Millis = Millis::from_secs(1);
 
 /// The part of a [`crate::Store`] that grants and ends leases of commands.
 #[async_trait]
@@ -67,6 +70,12 @@ pub trait CommandStore {
         limit: PageLimit,
     ) -> Result<Vec<Command>, StoreError>;
 
+    /// Shortens the leases that a clock ahead of `now` granted or renewed. Returns their number.
+    ///
+    /// Without this, a lease of a lost worker lasts until the clock has caught up. Like a grant, it
+    /// is not durable by itself.
+    async fn bound_leases(&self, now: Timestamp, bounds: LeaseBounds) -> Result<u64, StoreError>;
+
     /// Returns a command, or `None` if it was purged.
     async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError>;
 
@@ -85,6 +94,12 @@ pub(crate) static COMMAND_BY_ID: Statement = Statement::select(&COMMAND, "WHERE 
 static EXPIRED_LEASES: Statement = Statement::select(
     &COMMAND,
     "WHERE lease_until <= $1::timestamptz ORDER BY lease_until, command_id LIMIT $2::bigint",
+);
+
+static BOUND_LEASES: Statement = Statement::new(
+    "UPDATE command SET lease_until = $2::timestamptz
+     WHERE lease_until > $2::timestamptz
+         AND (lease_until > $3::timestamptz OR claimed_at > $1::timestamptz)",
 );
 
 static LIST_COMMANDS: Statement = Statement::build(|| list_commands_sql("")).with_auto_plan();
@@ -136,6 +151,13 @@ impl<D: Database> CommandStore for D {
         limit: PageLimit,
     ) -> Result<Vec<Command>, StoreError> {
         self.query(&EXPIRED_LEASES, cells![now, limit]).await
+    }
+
+    async fn bound_leases(&self, now: Timestamp, bounds: LeaseBounds) -> Result<u64, StoreError> {
+        let (until, latest) = (now.saturating_add(bounds.new), now.saturating_add(bounds.longest));
+        let granted_ahead = now.saturating_add(MAX_CLOCK_JITTER);
+        let params = cells![granted_ahead, until, latest];
+        self.execute(Durability::Unsynced, &BOUND_LEASES, params).await
     }
 
     async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {

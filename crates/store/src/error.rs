@@ -1,6 +1,7 @@
 //! Errors of a store, classified by how the caller can react.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,30 @@ pub enum StoreError {
 #[error("no connection to the store became free within {0:?}")]
 pub struct StoreSaturated(pub Duration);
 
+/// The disk of the store is full. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[error("the store is out of disk space")]
+struct DiskFull(#[source] Box<dyn Error + Send + Sync>);
+
 impl StoreError {
+    /// Creates the error of a call that had no effect because the disk is full.
+    pub fn disk_full(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::retry(DiskFull(cause.into()))
+    }
+
+    /// True if the disk is full and nothing can have taken effect.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Retry { outcome_unknown: false, cause } if cause.is::<DiskFull>())
+    }
+
+    /// Creates the retryable error of a file operation that had no effect.
+    pub(crate) fn from_io(error: std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::disk_full(error),
+            _ => Self::retry(error),
+        }
+    }
+
     /// Returns the wait time if the error is a connection timeout and nothing can have taken
     /// effect.
     pub fn as_saturated(&self) -> Option<StoreSaturated> {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use noetl_types::id::HighWaterMark;
-use noetl_types::{MachineId, Text, Timestamp};
+use noetl_types::{IdGenerator, MachineId, Text, Timestamp};
 
 use crate::model::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal};
 
@@ -60,7 +60,8 @@ impl MachineTable {
     }
 
     /// Returns an id that was never used, which is safest, or else the one that has been free the
-    /// longest.
+    /// longest. An id whose mark is ahead of the clock is the last choice, because it generates
+    /// nothing until the clock has passed the mark.
     fn find_free(&self, now: Timestamp) -> Result<MachineId, MachineLeaseError> {
         let unused = (0..=MachineId::MAX.get())
             .filter_map(|number| MachineId::new(number).ok())
@@ -69,7 +70,11 @@ impl MachineTable {
             self.0
                 .iter()
                 .filter(|(_, machine)| machine.lease_until <= now)
-                .min_by_key(|(machine_id, machine)| (machine.lease_until, **machine_id))
+                .min_by_key(|(machine_id, machine)| {
+                    let generator = IdGenerator::new(**machine_id, machine.high_water);
+                    let is_ahead = generator.check_clock(now.as_unix_ms()).is_err();
+                    (is_ahead, machine.lease_until, **machine_id)
+                })
                 .map(|(machine_id, _)| *machine_id)
         };
         unused.or_else(longest_free).ok_or(MachineLeaseError::NoneFree)

@@ -1,7 +1,7 @@
 //! Idempotent requests, deduplicated messages, cached step results, and variables.
 
 use async_trait::async_trait;
-use noetl_types::{Digest, EventId, ExecutionId, Json, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, Json, Millis, TenantId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
@@ -55,6 +55,9 @@ pub trait RequestStore {
         outcome: RequestOutcome,
     ) -> Result<(), StoreError>;
 
+    /// Ends the reservations of all requests in progress, when no process works on any.
+    async fn release_requests(&self, now: Timestamp) -> Result<u64, StoreError>;
+
     /// Sets variables of an execution, all or none.
     async fn set_vars(
         &self,
@@ -94,7 +97,7 @@ pub(crate) static ANSWERED_REQUEST: Statement = Statement::select(
 );
 
 /// Reserves a request. An expired request with the same key is replaced. The same request is taken
-/// over if its reservation has ended.
+/// over if its reservation has ended, or ends so late that a clock ahead of this one made it.
 static RESERVE_REQUEST: Statement = Statement::insert(
     &IDEMPOTENCY,
     "ON CONFLICT (tenant_id, route, key_sha256) DO UPDATE SET
@@ -105,7 +108,7 @@ static RESERVE_REQUEST: Statement = Statement::insert(
              THEN excluded.execution_id ELSE idempotency.execution_id END,
          expires_at = excluded.expires_at
      WHERE idempotency.expires_at <= $9::timestamptz OR (
-         idempotency.status < 0 AND -idempotency.status <= $10::bigint
+         (-idempotency.status BETWEEN 1 AND $10::bigint OR -idempotency.status > $11::bigint)
          AND idempotency.body_sha256 = excluded.body_sha256
      )
      RETURNING execution_id",
@@ -132,6 +135,12 @@ static DELETE_RESERVATION: Statement = on_request_in_progress!("DELETE FROM idem
 
 static MARK_OUTCOME_UNKNOWN: Statement =
     on_request_in_progress!("UPDATE idempotency SET status = $5");
+
+static RELEASE_REQUESTS: Statement =
+    Statement::new("UPDATE idempotency SET status = $1 WHERE status < 0").with_auto_plan();
+
+/// Upper bound of the duration of a reservation.
+const MAX_RESERVATION: Millis = Millis::from_minutes(1);
 
 /// Maximum attempts to reserve a request key that other processes release concurrently.
 const MAX_RESERVE_ATTEMPTS: usize = 5;
@@ -180,7 +189,8 @@ impl<D: Database> RequestStore for D {
         reservation: RequestReservation,
     ) -> Result<ReserveOutcome, StoreError> {
         let mut row = reservation.to_row();
-        row.extend(cells![reservation.now, reservation.now.as_micros()]);
+        let latest = reservation.now.saturating_add(MAX_RESERVATION);
+        row.extend(cells![reservation.now, reservation.now.as_micros(), latest.as_micros()]);
         let RequestKey { tenant_id, route, key_sha256 } = &reservation.key;
         for _ in 0..MAX_RESERVE_ATTEMPTS {
             let reserved =
@@ -211,12 +221,17 @@ impl<D: Database> RequestStore for D {
                 &ANSWER_REQUEST
             }
             RequestOutcome::Refused => &DELETE_RESERVATION,
-            RequestOutcome::Unknown { now } => {
-                params.push(in_progress_status(now).to_cell());
+            RequestOutcome::Unknown { retry_at } => {
+                params.push(in_progress_status(retry_at).to_cell());
                 &MARK_OUTCOME_UNKNOWN
             }
         };
         self.execute(Durability::Synced, statement, params).await.map(drop)
+    }
+
+    async fn release_requests(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let params = cells![in_progress_status(now)];
+        self.execute(Durability::Synced, &RELEASE_REQUESTS, params).await
     }
 
     async fn set_vars(

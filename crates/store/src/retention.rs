@@ -94,7 +94,7 @@ async fn purge_events(
     journal: &dyn DropJournal,
     report: &mut PurgeReport,
 ) -> Result<(), StoreError> {
-    if let Some(skew) = excessive_clock_skew(store, plan.now).await? {
+    if let Some(skew) = excessive_clock_skew(store, plan.server_time).await? {
         report.clock_skew = Some(skew);
         return Ok(());
     }
@@ -144,12 +144,12 @@ async fn record_kept_range(
 /// Returns the clock skew between server and store if it is too large to drop anything.
 async fn excessive_clock_skew(
     store: &dyn Store,
-    now: Timestamp,
+    server_time: Timestamp,
 ) -> Result<Option<Millis>, StoreError> {
     let Some(clock) = store.database_clock().await? else {
         return Ok(None);
     };
-    let skew = clock.max(now).duration_since(clock.min(now));
+    let skew = clock.max(server_time).duration_since(clock.min(server_time));
     Ok(Some(skew).filter(|skew| *skew > MAX_CLOCK_DIFFERENCE))
 }
 

@@ -94,7 +94,7 @@ impl WorkerContext {
             renew_interval_changed: Notify::new(),
             unregistered: Notify::new(),
             kinds,
-            shortest_lease: AtomicU64::new(settings.lease_duration.as_ms()),
+            shortest_lease: AtomicU64::new(settings.lease_duration.map_or(u64::MAX, Millis::as_ms)),
             api,
             tools,
             settings,
@@ -120,7 +120,7 @@ impl WorkerContext {
             max: lease_batch(permits),
             wait_ms: self.settings.poll_wait.as_ms(),
             kinds: self.kinds.clone(),
-            lease_ms: Some(self.settings.lease_duration.as_ms()),
+            lease_ms: self.settings.lease_duration.map(Millis::as_ms),
         }
     }
 
@@ -132,7 +132,7 @@ impl WorkerContext {
             max: lease_batch(permits),
             wait_ms: 0,
             kinds: self.kinds.clone(),
-            lease_ms: Some(self.settings.lease_duration.as_ms()),
+            lease_ms: self.settings.lease_duration.map(Millis::as_ms),
         }
     }
 

@@ -58,7 +58,7 @@ fn renewal_request<'l>(
     HeartbeatRequest {
         worker_id: context.settings.worker_id.clone(),
         leases: leases.map(ActiveLease::to_held_lease).collect(),
-        extend_ms: Some(context.settings.lease_duration.as_ms()),
+        extend_ms: context.settings.lease_duration.map(Millis::as_ms),
         wait_ms: wait.as_ms(),
     }
 }

@@ -65,8 +65,9 @@ pub struct WorkerSettings {
     /// The tool kinds to lease. `None` leases all: a kind that the worker does not have then fails
     /// as unsupported instead of waiting for a worker that has it.
     pub kinds: Option<Vec<ToolKind>>,
-    /// Duration of a lease. It is renewed after a third of it, and at least every ten seconds.
-    pub lease_duration: Millis,
+    /// Duration of a lease. If absent, the server decides. A lease is renewed after a third of it,
+    /// and at least every ten seconds.
+    pub lease_duration: Option<Millis>,
     /// Wait time of a poll.
     pub poll_wait: Millis,
     /// Interval of pool heartbeats.
@@ -97,7 +98,7 @@ impl WorkerSettings {
             hostname: None,
             max_concurrent: 32,
             kinds: None,
-            lease_duration: Millis::from_secs(30),
+            lease_duration: None,
             poll_wait: Millis::from_secs(25),
             pool_heartbeat_interval: Millis::from_secs(15),
             drain_timeout: Millis::from_secs(30),

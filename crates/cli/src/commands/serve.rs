@@ -142,10 +142,11 @@ async fn serve_until_stopped(
         internal: bound.internal.map(|address| format!("{scheme}://{address}")),
         metrics: bound.metrics.map(|address| format!("{scheme}://{address}")),
     };
-    let process = DevProcess::start(runtime, bound.listeners, settings, worker);
+    // The last step that can fail, for example on a full disk. No request is answered before it.
     let lock_file = ServerLockFile::new(url.clone());
     let written = location.file_path().map(|file| lock_file.write_beside(file)).transpose();
     let _lock_file = written.map_err(|error| roles::process_error(&error))?;
+    let process = DevProcess::start(runtime, bound.listeners, settings, worker);
     print_addresses(&url, location, mode, &extra_urls, io)?;
     if let Some(token) = first_token {
         print_first_token(&token, io)?;

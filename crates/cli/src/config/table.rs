@@ -181,7 +181,8 @@ settings! {
         parse_machine_id,
         "Number from 0 to 1023, unique among servers; part of every id that the server generates");
     COMMAND_LEASE_SECS: u32 = fixed("NOETL_COMMAND_LEASE_SECS", "30", parse_number::<5, 3600>,
-        "Seconds until the lease of a command expires if its worker does not renew it");
+        "Seconds until the lease of a command expires if its worker does not renew it; the value of \
+         the server applies to workers that do not set it");
     WORKER_OFFLINE_SECS: u32 = fixed("NOETL_RUNTIME_OFFLINE_SECONDS", "60",
         parse_number::<5, 86_400>,
         "Seconds without a heartbeat after which a worker counts as offline");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use noetl_api::execution::CancelRequest;
-use noetl_server::{CallContext, Clock as _, ControlPlane, RuntimeError, SystemClock};
+use noetl_server::{CallContext, ControlPlane, RuntimeError};
 use noetl_store::{Execution, ExecutionFilter, RuntimeKind, Store, StoreError};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, TenantId, Timestamp};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub(crate) const LOCAL_POOL_PREFIX: &str = "local-";
 
 /// Multiple of the offline timeout after which a worker on a shared database counts as lost.
-/// Machines share the database, and their clocks differ.
+/// Machines share the database, and a worker may be paused for a while.
 const LOST_TIMEOUT_MULTIPLE: u32 = 5;
 
 /// Maximum runs examined per status.
@@ -70,7 +70,7 @@ async fn cancel_orphans_in(
     store: &dyn Store,
     runtime: &ControlPlane,
 ) -> Result<usize, RuntimeError> {
-    let now = SystemClock.now();
+    let now = runtime.infra.now();
     let (cutoff, live_pools) = match scope {
         OrphanScope::AllLocalRuns => (None, BTreeSet::new()),
         // A new run can exist before its worker is registered.

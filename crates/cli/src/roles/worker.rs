@@ -49,7 +49,10 @@ pub(crate) fn worker_settings(
     settings.hostname = hostname;
     settings.max_concurrent = config.value(&MAX_CONCURRENT_COMMANDS)?;
     settings.max_result_size = config.value(&RESULT_MAX)?;
-    settings.lease_duration = Millis::from_secs(config.value(&COMMAND_LEASE_SECS)?.into());
+    if config.is_given(&COMMAND_LEASE_SECS) {
+        let secs = config.value(&COMMAND_LEASE_SECS)?;
+        settings.lease_duration = Some(Millis::from_secs(secs.into()));
+    }
     settings.pool_heartbeat_interval =
         Millis::from_secs(config.value(&WORKER_HEARTBEAT_SECS)?.into());
     Ok(settings)

@@ -50,6 +50,7 @@ impl ClassicApi {
         let worker = request.worker_id;
         ctx.auth.check_claim_deadline(self.infra.now())?;
         ctx.visible_command(self.infra.store(), command_id).await?;
+        self.infra.clock.check_may_grant()?;
         let now = self.infra.now();
         let claim = LeaseTerms {
             worker: worker.clone(),

@@ -71,8 +71,10 @@ impl EagerLeases {
             notifications: Vec::new(),
         };
         let token = rng::random_lease_token(&*driver.infra.rng);
+        let may_grant = driver.infra.clock.check_skew().is_ok();
         for command in changes.new_commands().filter(|command| !command.held) {
-            let Some(recipient) = grants.find_recipient(driver, command, polls) else {
+            let recipient = may_grant.then(|| grants.find_recipient(driver, command, polls));
+            let Some(recipient) = recipient.flatten() else {
                 grants.unassigned += 1;
                 // A delayed command is announced when it is due.
                 if driver.messaging.is_some() && command.not_before.is_none() {

@@ -1,10 +1,13 @@
 //! Requests that take effect once, identified by a key that their sender chose.
 //!
 //! A request is admitted before it is processed, and completed with its answer. If a server fails
-//! in between, the request stays in progress. A repeated request continues it after the lease has
-//! expired, under the same work id. This id identifies the parts that are already done.
+//! in between, the request stays in progress until its short lease has expired, or until the only
+//! server of the store is started again. Then a repeated request continues it under the same work id,
+//! which identifies the parts that are already done.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use noetl_store::{RequestKey, RequestOutcome, RequestReservation, ReserveOutcome};
 use noetl_types::{Digest, EventId, Millis, Text};
@@ -14,9 +17,10 @@ use crate::error::{Result, error_chain};
 use crate::services::Infrastructure;
 use crate::services::executions::dedup_keys::{IDEMPOTENCY_KEY_TTL, hash_idempotency_key};
 
-/// Lease of a request. It is longer than an answer normally takes. If one takes longer, the same
-/// request is processed twice concurrently, under one work id.
-const REQUEST_LEASE: Millis = Millis::from_secs(60);
+/// Lease of a request, which the server renews while it processes the request. If the server is
+/// suspended for longer, the same request is processed twice concurrently, under one work id.
+const REQUEST_LEASE: Millis = Millis::from_secs(10);
+const REQUEST_LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A request that this server processes.
 #[derive(Debug, Clone)]
@@ -69,6 +73,23 @@ impl IdempotentRequests {
             }
             known => RequestAdmission::Known(known),
         })
+    }
+
+    /// Renews the lease of a request until the future is dropped.
+    pub(crate) async fn renew_reservation(&self, request: &ActiveRequest) -> Infallible {
+        loop {
+            tokio::time::sleep(REQUEST_LEASE_RENEW_INTERVAL).await;
+            let retry_at = self.infra.now().saturating_add(REQUEST_LEASE);
+            self.complete_request(request.clone(), RequestOutcome::Unknown { retry_at }).await;
+        }
+    }
+
+    /// Releases the requests that an earlier process has left, if this one uses the store alone.
+    pub(crate) async fn release_abandoned_requests(&self) -> Result<()> {
+        if !self.infra.clock.is_database_clock() {
+            self.infra.store().release_requests(self.infra.now()).await?;
+        }
+        Ok(())
     }
 
     /// Stores the answer of a request. If that fails, the request stays in progress until another

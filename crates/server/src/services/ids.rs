@@ -3,7 +3,8 @@
 //! The store leases the machine id. A process that cannot renew the lease in time stops allocating
 //! ids, since another process may hold the machine id by then. The high-water mark stored at each
 //! renewal is above all ids that the process can allocate until the next one. A process that was
-//! suspended for so long that another one got its machine id leases a new one.
+//! suspended for so long that another one got its machine id leases a new one. So does a process
+//! whose clock was set back so far that its ids would be too far ahead of the clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,8 @@ use noetl_types::limits::MAX_ID_AHEAD;
 use noetl_types::{IdGenerator, MachineId, Millis, Text, Timestamp};
 use tokio::sync::watch;
 
+/// Duration of the lease of a machine id, which is renewed every ten seconds.
 const MACHINE_LEASE_DURATION: Millis = Millis::from_secs(30);
-pub(crate) const MACHINE_LEASE_RENEW_INTERVAL: Millis = Millis::from_secs(10);
 
 /// Allocates the ids of this process.
 pub(crate) struct IdAllocator {
@@ -106,18 +107,30 @@ impl IdAllocator {
         self.peer_count.subscribe()
     }
 
-    /// Renews the lease, or leases a new machine id if another process has taken this one.
+    /// Renews the lease, or leases a new machine id if another process has taken this one or if the
+    /// clock was set back behind its ids.
     pub(crate) async fn renew_lease(&self, now: Timestamp) -> Result<(), MachineLeaseError> {
-        match self.extend_lease(now).await {
-            Err(MachineLeaseError::Lost) => {}
-            result => return result,
+        let clock_check = self.lock_lease().generator.check_clock(now.as_unix_ms());
+        let is_behind = matches!(clock_check, Err(ClockError::Behind { .. }));
+        if is_behind && self.required_machine_id.is_none() {
+            self.release_lease(now).await;
+        } else {
+            match self.extend_lease(now).await {
+                Err(MachineLeaseError::Lost) => {}
+                result => return result,
+            }
         }
         self.usable_until.store(0, Ordering::Release);
         let lease = request_lease(&self.store, &self.owner, self.required_machine_id, now).await?;
         let (machine_id, before) = (lease.machine_id, self.lock_lease().machine_id);
         *self.lock_lease() = MachineIdLease::from_lease(&lease);
         self.extend_lease(now).await?;
-        tracing::warn!(%before, %machine_id, "another process took over the machine id; leased a new one");
+        let reason = if is_behind {
+            "the clock was set back"
+        } else {
+            "another process took over the machine id"
+        };
+        tracing::warn!(%before, %machine_id, reason, "leased a new machine id");
         Ok(())
     }
 
@@ -166,8 +179,17 @@ impl IdAllocator {
         self.store.renew_machine_lease(renewal).await
     }
 
-    /// True if ids can be allocated at `now`.
-    pub(crate) fn is_usable(&self, now: Timestamp) -> bool {
+    /// Returns the reason why no id can be allocated at `now`, if any.
+    pub(crate) fn check_usable(&self, now: Timestamp) -> Result<(), IdAllocationError> {
+        let lease = self.lock_lease();
+        if !self.is_usable(now) {
+            return Err(IdAllocationError::LeaseExpired);
+        }
+        Ok(lease.generator.check_clock(now.as_unix_ms())?)
+    }
+
+    /// True if the lease is valid at `now`.
+    fn is_usable(&self, now: Timestamp) -> bool {
         now.as_micros() < self.usable_until.load(Ordering::Acquire)
     }
 

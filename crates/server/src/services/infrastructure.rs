@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ids::IdAllocator;
-use crate::clock::Clock;
+use super::store_clock::StoreClock;
 use crate::error::{Result, RuntimeError};
 use crate::metrics::Metrics;
 use crate::random_source::RandomSource;
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 /// Infrastructure of one server process. It knows nothing of executions or callers.
 pub struct Infrastructure {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: StoreClock,
     pub(crate) rng: Arc<dyn RandomSource>,
     pub(crate) ids: IdAllocator,
     pub(crate) settings: Settings,
@@ -34,7 +34,7 @@ pub struct Infrastructure {
 impl Infrastructure {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+        clock: StoreClock,
         rng: Arc<dyn RandomSource>,
         ids: IdAllocator,
         settings: Settings,
@@ -61,7 +61,8 @@ impl Infrastructure {
         &*self.store
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// Returns the time of the store.
+    pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 

@@ -24,7 +24,8 @@ use crate::services::executions::wait::check_long_poll_wait;
 /// Maximum leases per heartbeat.
 const MAX_HEARTBEAT_LEASES: usize = 1_024;
 /// Range of lease durations that a worker may request, in milliseconds.
-const LEASE_MS_RANGE: std::ops::RangeInclusive<u64> = 5_000..=3_600_000;
+const LEASE_MS_RANGE: std::ops::RangeInclusive<u64> = 5_000..=MAX_LEASE_DURATION.as_ms();
+pub(crate) const MAX_LEASE_DURATION: Millis = Millis::from_hours(1);
 
 /// Pools without a lease query whose locks are kept.
 const MAX_IDLE_GRANT_LOCKS: usize = 1_000;
@@ -214,6 +215,7 @@ impl Leases {
     ) -> Result<Vec<LeasedCommand>> {
         let deadline = tokio::time::Instant::now() + max_wait;
         loop {
+            self.infra.clock.check_may_grant()?;
             let mark = self.driver.waiters.matcher.backlog_mark(pool);
             if mark.has_backlog {
                 let commands = self.grant_leases(pool, &poller, poller.max).await?;

@@ -28,6 +28,7 @@ pub mod queries;
 pub(crate) mod quotas;
 pub(crate) mod reports;
 pub(crate) mod results;
+pub(crate) mod store_clock;
 pub(crate) mod sweeper;
 pub(crate) mod system_playbooks;
 pub(crate) mod system_status;
@@ -79,6 +80,7 @@ pub use queries::Queries;
 use quotas::Quotas;
 pub use reports::Reports;
 pub use results::Results;
+use store_clock::StoreClock;
 use sweeper::Sweeper;
 pub use system_playbooks::SystemPlaybooks;
 pub use system_status::SystemStatus;
@@ -141,6 +143,7 @@ impl ControlPlane {
         credentials::key_check::verify_encryption_key(&*store, settings.keys.as_deref()).await?;
         let instance_id = u64::from_be_bytes(rng::random_bytes(&*rng));
         let instance = Text::from(format!("{}-{instance_id:016x}", settings.server_name));
+        let clock = StoreClock::measured(&*store, clock).await?;
         let (machine_id, now) = (settings.machine_id, clock.now());
         let ids = IdAllocator::acquire_lease(Arc::clone(&store), instance, machine_id, now).await?;
         let (messaging, notifications) = match &settings.nats {
@@ -153,6 +156,7 @@ impl ControlPlane {
         let infra = Arc::new(Infrastructure::new(store, clock, rng, ids, settings));
         let services = Self::assemble(infra, messaging, signer);
         services.seal_tokens().await?;
+        services.idempotent_requests.release_abandoned_requests().await?;
         services.publishing.create_stream_cursor().await?;
         services.spawn_background_tasks(notifications);
         Ok(services)
@@ -195,6 +199,7 @@ impl ControlPlane {
     ) -> Self {
         let ids = IdAllocator::read_only(Arc::clone(&store), settings.server_name.clone());
         let rng = Arc::new(SystemRandom);
+        let clock = StoreClock::unmeasured(clock);
         Self::assemble(Arc::new(Infrastructure::new(store, clock, rng, ids, settings)), None, None)
     }
 
@@ -331,7 +336,7 @@ impl ControlPlane {
     /// server.
     fn spawn_background_tasks(&self, notifications: Option<mpsc::Receiver<CommandNotification>>) {
         let tasks = &self.infra.tasks;
-        tasks.spawn(Arc::clone(&self.maintenance).machine_lease_loop());
+        tasks.spawn(Arc::clone(&self.maintenance).clock_loop());
         let sweeper = Arc::new(Sweeper::new(&self.driver, &self.follow_ups));
         tasks.spawn(Arc::clone(&sweeper).sweep_loop());
         tasks.spawn(sweeper.timer_loop());

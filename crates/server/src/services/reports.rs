@@ -154,6 +154,7 @@ impl Reports {
     ) {
         let remaining = poll_request.permits();
         if remaining == 0
+            || self.leases.infra.clock.check_skew().is_err()
             || !self.driver.waiters.matcher.backlog_mark(&poll_request.pool).has_backlog
         {
             return;

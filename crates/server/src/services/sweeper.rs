@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use noetl_engine::event::ExpiryReason;
 use noetl_engine::{EngineInput, LeaseExpired};
-use noetl_store::{Command, Fence, LeaseCondition};
+use noetl_store::{Command, Fence, LeaseBounds, LeaseCondition};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
 
@@ -17,6 +17,7 @@ use crate::driver::{Driver, Message, parse_timer_id};
 use crate::error::{Result, RuntimeError, error_chain};
 use crate::services::Infrastructure;
 use crate::services::follow_ups::FollowUps;
+use crate::services::leases::MAX_LEASE_DURATION;
 
 /// Finds work that is due: expired leases, timers, follow-ups.
 pub(crate) struct Sweeper {
@@ -51,6 +52,21 @@ impl Sweeper {
     /// Expires overdue leases, fires due timers and runs due follow-ups.
     pub(crate) async fn sweep_expired(self: &Arc<Self>) -> Result<()> {
         let now = self.infra.now();
+        self.expire_leases(now).await?;
+        self.fire_due_timers(now).await?;
+        self.follow_ups.run_due_follow_ups().await
+    }
+
+    /// Expires overdue leases. A step of the clock may have made leases of live workers overdue,
+    /// which get time to renew them.
+    async fn expire_leases(self: &Arc<Self>, now: Timestamp) -> Result<()> {
+        let is_settling = self.infra.clock.is_settling();
+        let new = self.infra.settings.lease_duration;
+        let longest = if is_settling { new } else { MAX_LEASE_DURATION };
+        self.infra.store.bound_leases(now, LeaseBounds { new, longest }).await?;
+        if is_settling {
+            return Ok(());
+        }
         loop {
             let expired = self.infra.store.list_expired_leases(now, PageLimit::MAX).await?;
             let is_last = expired.len() < usize::try_from(PageLimit::MAX.get()).unwrap_or(1);
@@ -59,11 +75,9 @@ impl Sweeper {
                 has_progress |= self.expire_lease(command, now).await;
             }
             if is_last || !has_progress {
-                break;
+                return Ok(());
             }
         }
-        self.fire_due_timers(now).await?;
-        self.follow_ups.run_due_follow_ups().await
     }
 
     /// Fires all due timers. A timer that fails to fire stays in the store and does not block those

@@ -342,6 +342,15 @@ pub struct LeaseOutcome {
     pub is_granted: bool,
 }
 
+/// Durations that limit leases whose end is further away than their grant allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseBounds {
+    /// Duration that remains of a lease that is shortened.
+    pub new: Millis,
+    /// Longest remaining duration of any lease. Longer ones are shortened.
+    pub longest: Millis,
+}
+
 /// Outcome of a request to extend a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseExtension {

@@ -49,8 +49,9 @@ pub use catalog::{
     CatalogEntry, CatalogFilter, CatalogKey, CatalogVersionFilter, NewCatalogEntry, RegisterOutcome,
 };
 pub use command::{
-    Command, CommandChange, CommandEnd, CommandLease, Fence, LeaseCondition, LeaseExtension,
-    LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, NewCommand, StepInstance,
+    Command, CommandChange, CommandEnd, CommandLease, Fence, LeaseBounds, LeaseCondition,
+    LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand,
+    NewCommand, StepInstance,
 };
 pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 pub use dedup::{AnsweredRequest, DedupReservation, IdempotencyRecord};

@@ -59,6 +59,6 @@ pub enum RequestOutcome {
     },
     /// The request was rejected and changed nothing. Its key is free again.
     Refused,
-    /// The outcome is unknown. The same request may be retried under the same id.
-    Unknown { now: Timestamp },
+    /// The outcome is unknown. The same request may be retried under the same id from a time on.
+    Unknown { retry_at: Timestamp },
 }

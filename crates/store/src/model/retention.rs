@@ -102,7 +102,10 @@ pub struct PurgePlan {
     pub outbox_before: Option<Timestamp>,
     /// Enabled publishers.
     pub publishers: EnabledPublishers,
+    /// Time of the store.
     pub now: Timestamp,
+    /// Wall clock of the server. No event is dropped while it is far from the database's clock.
+    pub server_time: Timestamp,
     /// Only reports, without deleting.
     pub dry_run: bool,
 }

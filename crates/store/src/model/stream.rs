@@ -4,6 +4,9 @@ use noetl_types::{FeedPosition, Millis, Text, Timestamp};
 
 use super::message::LogEpoch;
 
+/// Upper bound of the lease of a publisher.
+const MAX_STREAM_LEASE: Millis = Millis::from_minutes(1);
+
 /// Maximum lag that is counted exactly.
 pub const MAX_FEED_LAG_EVENTS: u64 = 100_000;
 
@@ -124,11 +127,13 @@ impl StreamCursor {
         }
     }
 
-    /// Grants the stream to the caller, unless another publisher holds a valid lease.
+    /// Grants the stream to the caller, unless another publisher holds a valid lease. A lease that
+    /// lasts too long was granted by a clock that was ahead, and is not valid.
     pub(crate) fn try_lease(mut self, request: &StreamLeaseRequest) -> StreamLeaseOutcome {
         if let (Some(owner), Some(until)) = (&self.owner, self.lease_until)
             && *owner != request.owner
             && until > request.now
+            && until <= request.now.saturating_add(MAX_STREAM_LEASE)
         {
             return StreamLeaseOutcome::Held { owner: owner.clone(), until };
         }

@@ -140,6 +140,7 @@ pub(super) async fn query_rows(
 pub(super) fn to_store_error(error: tokio_postgres::Error) -> StoreError {
     match error.code() {
         None if error.is_closed() || is_io_error(&error) => StoreError::unknown_outcome(error),
+        Some(&SqlState::DISK_FULL) => StoreError::disk_full(error),
         Some(state) if is_transient(state) => StoreError::retry(error),
         Some(_) | None => StoreError::fatal(error),
     }

@@ -85,7 +85,15 @@ pub(super) fn append_items(
                         Ok(receipt) => Ok(receipt),
                         Err(_) => return Err(rolled_back_error()),
                     },
-                    FailureIsolation::Savepoint => write_item_in_savepoint(connection, rows),
+                    FailureIsolation::Savepoint => {
+                        match write_item_in_savepoint(connection, rows) {
+                            // The failure has ended the transaction, and with it every item.
+                            Err(AppendError::Store(error)) if connection.is_autocommit() => {
+                                return Err(error);
+                            }
+                            verdict => verdict,
+                        }
+                    }
                 },
             },
         });
@@ -97,13 +105,12 @@ fn write_item_in_savepoint(
     connection: &Connection,
     rows: &AppendRows,
 ) -> Result<AppendReceipt, AppendError> {
-    // A full disk may have ended the transaction during an earlier item. Later writes would then be
-    // committed one by one.
-    if connection.is_autocommit() {
-        return Err(rolled_back_error().into());
-    }
     execute_cached(connection, "SAVEPOINT item", []).map_err(to_store_error)?;
     let result = write_item(connection, rows);
+    // A full disk may end the whole transaction, including the savepoint.
+    if connection.is_autocommit() {
+        return Ok(result?);
+    }
     if result.is_err() {
         execute_cached(connection, "ROLLBACK TO item", []).map_err(to_store_error)?;
     }

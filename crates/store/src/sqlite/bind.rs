@@ -57,10 +57,20 @@ impl Row for MeasuredRow<'_> {
 /// Converts an error. Conditions that may pass by the next attempt become retryable errors.
 pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::disk_full(error),
+        // The index of the WAL is a file too.
+        Some(ErrorCode::SystemIoFailure)
+            if error.sqlite_error().is_some_and(|error| {
+                error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+            }) =>
+        {
+            StoreError::disk_full(error)
+        }
+        // A file of a database that is open cannot be created.
         Some(
-            ErrorCode::DatabaseBusy
+            ErrorCode::CannotOpen
+            | ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
-            | ErrorCode::DiskFull
             | ErrorCode::SystemIoFailure
             | ErrorCode::OutOfMemory
             | ErrorCode::OperationInterrupted

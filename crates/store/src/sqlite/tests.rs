@@ -399,7 +399,7 @@ async fn append_in_pairs(store: &Arc<SqliteStore>, runs: &mut [TestExecution]) -
         for (run, result) in pair.iter_mut().zip(call.await.unwrap()) {
             match result {
                 Ok(appended) => run.head = appended.head,
-                Err(crate::AppendError::Store(StoreError::Retry { .. })) => failures += 1,
+                Err(crate::AppendError::Store(error)) if error.is_disk_full() => failures += 1,
                 Err(other) => panic!("{other:?}"),
             }
         }

@@ -54,6 +54,9 @@ trait WriteTask: Send {
     /// Runs the work and returns true if its writes are to be committed. May run a second time.
     fn run_work(&mut self, connection: &mut Connection, isolation: FailureIsolation) -> bool;
 
+    /// Error of the work, if it has failed.
+    fn error(&self) -> Option<&StoreError>;
+
     /// Answers the call after its commit has succeeded or failed.
     fn send_reply(self: Box<Self>, outcome: Result<(), StoreError>);
 }
@@ -73,6 +76,10 @@ where
     fn run_work(&mut self, connection: &mut Connection, isolation: FailureIsolation) -> bool {
         self.result = (self.work)(connection, isolation);
         self.result.is_ok()
+    }
+
+    fn error(&self) -> Option<&StoreError> {
+        self.result.as_ref().err()
     }
 
     fn send_reply(self: Box<Self>, outcome: Result<(), StoreError>) {
@@ -328,7 +335,7 @@ impl GroupWriter {
             }
             // A full disk may end the whole transaction.
             if self.connection.is_autocommit() {
-                return Err(rolled_back_error().into());
+                return Err(rolled_back_by(&*job.task).into());
             }
         }
         Ok(())
@@ -339,7 +346,7 @@ impl GroupWriter {
         let succeeded = task.run_work(&mut self.connection, FailureIsolation::Savepoint);
         // A full disk may end the whole transaction, including the savepoint.
         if self.connection.is_autocommit() {
-            return Err(rolled_back_error());
+            return Err(rolled_back_by(task));
         }
         if !succeeded {
             execute_cached(&self.connection, "ROLLBACK TO job", []).map_err(to_store_error)?;
@@ -349,9 +356,12 @@ impl GroupWriter {
     }
 
     fn commit_transaction(&self) -> Result<(), StoreError> {
-        execute_cached(&self.connection, "COMMIT", [])
-            .map_err(|error| to_store_error(error).with_unknown_outcome())?;
-        Ok(())
+        match execute_cached(&self.connection, "COMMIT", []).map_err(to_store_error) {
+            Ok(_) => Ok(()),
+            // A full disk is noticed before the end of the transaction is written.
+            Err(error) if error.is_disk_full() => Err(error),
+            Err(error) => Err(error.with_unknown_outcome()),
+        }
     }
 }
 
@@ -367,6 +377,12 @@ impl From<StoreError> for GroupFailure {
     fn from(error: StoreError) -> Self {
         Self::Database(error)
     }
+}
+
+/// Returns the error for a transaction that ended during a call.
+fn rolled_back_by(task: &dyn WriteTask) -> StoreError {
+    let disk_full = task.error().filter(|error| error.is_disk_full());
+    disk_full.cloned().unwrap_or_else(rolled_back_error)
 }
 
 /// Returns the error for a transaction that the database rolled back.

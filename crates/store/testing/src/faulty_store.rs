@@ -27,7 +27,7 @@ use noetl_store::{
     ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck,
     FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget,
     IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore,
-    KnownEvents, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
+    KnownEvents, LeaseBounds, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
     LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease,
     MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry,
     NewTaskOutput, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter,
@@ -65,10 +65,14 @@ pub enum Fault {
 /// Chooses the fault of a call.
 pub type FaultFn = Box<dyn Fn(StoreMethod) -> Fault + Send + Sync>;
 
+/// Reads the clock of a database server.
+pub type DatabaseClockFn = Box<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// A store that injects faults into calls to another store.
 pub struct FaultyStore<S> {
     inner: Arc<S>,
     fault_fn: FaultFn,
+    database_clock: Option<DatabaseClockFn>,
 }
 
 impl<S> FaultyStore<S> {
@@ -78,7 +82,14 @@ impl<S> FaultyStore<S> {
 
     /// Wraps a store that other wrappers share, each with different faults.
     pub fn with_shared_store(inner: Arc<S>, fault_fn: FaultFn) -> Self {
-        Self { inner, fault_fn }
+        Self { inner, fault_fn, database_clock: None }
+    }
+
+    /// Gives the store a clock of its own, as a database server has.
+    #[must_use]
+    pub fn with_database_clock(mut self, clock: DatabaseClockFn) -> Self {
+        self.database_clock = Some(clock);
+        self
     }
 
     /// The wrapped store.
@@ -184,12 +195,13 @@ macro_rules! faulty_store {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum StoreMethod {
             AppendEvents,
+            DatabaseClock,
             $($($variant,)+)+
         }
 
         impl StoreMethod {
             /// All methods.
-            pub const ALL: &'static [Self] = &[Self::AppendEvents, $($(Self::$variant,)+)+];
+            pub const ALL: &'static [Self] = &[Self::AppendEvents, Self::DatabaseClock, $($(Self::$variant,)+)+];
         }
 
         $(
@@ -277,6 +289,7 @@ faulty_store! {
     CommandStore {} {
         ListExpiredLeases: list_expired_leases(now: Timestamp, limit: PageLimit)
             -> Result<Vec<Command>, StoreError>;
+        BoundLeases: bound_leases(now: Timestamp, bounds: LeaseBounds) -> Result<u64, StoreError>;
         FindCommand: find_command(command_id: CommandId) -> Result<Option<Command>, StoreError>;
         ListCommands: list_commands(filter: CommandFilter) -> Result<CommandPage, StoreError>;
         PoolCounts: pool_counts() -> Result<Vec<PoolCount>, StoreError>;
@@ -331,6 +344,7 @@ faulty_store! {
             -> Result<ReserveOutcome, StoreError>;
         CompleteRequest: complete_request(key: RequestKey, work_id: EventId, outcome: RequestOutcome)
             -> Result<(), StoreError>;
+        ReleaseRequests: release_requests(now: Timestamp) -> Result<u64, StoreError>;
         SetVars: set_vars(execution_id: ExecutionId, vars: Vec<ExecutionVar>)
             -> Result<(), SetVarsError>;
         ListVars: list_vars(execution_id: ExecutionId, name: Option<&Text>)
@@ -443,11 +457,18 @@ faulty_store! {
             -> Result<u32, StoreError>;
         CheckTables: check_tables() -> Result<BTreeMap<&'static str, bool>, StoreError>;
     }
-    MaintenanceStore {} {
+    MaintenanceStore {
+        async fn database_clock(&self) -> Result<Option<Timestamp>, StoreError> {
+            let mode = self.inject_fault(StoreMethod::DatabaseClock).await?;
+            mode.apply_to(match &self.database_clock {
+                Some(clock) => Ok(Some(clock())),
+                None => self.inner.database_clock().await,
+            })
+        }
+    } {
         EnsureLogPartitions: ensure_log_partitions(now: Timestamp, months_ahead: u32)
             -> Result<(), StoreError>;
         LogPartitionsUntil: log_partitions_until() -> Result<Option<Timestamp>, StoreError>;
-        DatabaseClock: database_clock() -> Result<Option<Timestamp>, StoreError>;
         ListOldPartitions: list_old_partitions(before: Timestamp, publishers: &EnabledPublishers)
             -> Result<Vec<OldPartition>, StoreError>;
         DropPartition: drop_partition(partition: &LogPartition, publishers: &EnabledPublishers, now: Timestamp)

@@ -6,5 +6,5 @@
 mod faulty_store;
 mod migrated_database;
 
-pub use faulty_store::{Fault, FaultFn, FaultyStore, StoreMethod};
+pub use faulty_store::{DatabaseClockFn, Fault, FaultFn, FaultyStore, StoreMethod};
 pub use migrated_database::migrated_database;

@@ -146,6 +146,7 @@ macro_rules! store_suite {
             queue: commands_are_listed_per_tenant,
             queue: pages_through_commands,
             queue: leases_of_departed_worker_expire,
+            queue: leases_of_clock_ahead_are_bounded,
             queue: pool_counts_pending_and_leased,
             result: results_are_stored_with_append,
             result: refused_append_stores_no_result,

@@ -332,6 +332,7 @@ pub(crate) async fn published_rows_are_purged_in_batches(fixture: &StoreFixture)
         outbox_before: Some(before),
         publishers: EnabledPublishers::default(),
         now: before,
+        server_time: before,
         dry_run: true,
     };
     assert_eq!(purge_old_data(store, &plan, &()).await.unwrap().outbox, 3);

@@ -1,14 +1,15 @@
 //! Lists and counts of commands, and the leases of departed workers.
 
 use noetl_types::limits::{PageLimit, Priority};
-use noetl_types::{CommandId, CommandStatus, PoolName, TenantId};
+use noetl_types::{CommandId, CommandStatus, Millis, PoolName, TenantId, Timestamp};
 
 use super::StoreFixture;
 use super::fixture::{
     TestExecution, execution_facts, lease_request, lease_terms, test_time, worker_id,
 };
 use crate::{
-    AppendRequest, CommandChange, CommandEnd, CommandFilter, CommandStatusFilter, PoolCount, Store,
+    AppendRequest, CommandChange, CommandEnd, CommandFilter, CommandStatusFilter, LeaseBounds,
+    PoolCount, Store,
 };
 
 fn all_commands() -> CommandFilter {
@@ -135,6 +136,37 @@ pub(crate) async fn leases_of_departed_worker_expire(fixture: &StoreFixture) {
     assert_eq!(store.expire_worker_leases(&tenant, &leaver, now).await, Ok(0));
     assert_eq!(store.expire_worker_leases(&tenant, &leaver, test_time("12:00:40")).await, Ok(0));
     assert_eq!(store.expire_worker_leases(&tenant, &worker_id("nobody"), now).await, Ok(0));
+}
+
+/// A lease that a clock one day ahead granted ends soon, whether its worker lives or not.
+pub(crate) async fn leases_of_clock_ahead_are_bounded(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
+    for _ in 0..3 {
+        run.issue_command(store).await;
+    }
+    let now = test_time("12:00:00");
+    let lease_at = |name: &str, token, time: Timestamp| {
+        let mut request = lease_request(name, token, 1);
+        request.terms.now = time;
+        request.terms.lease_until = time.saturating_add(Millis::from_secs(60));
+        request
+    };
+    let lease = async |request| store.lease_commands(request).await.unwrap().remove(0).command;
+    let tomorrow = now.saturating_add(Millis::from_days(1));
+    lease(lease_at("tomorrow", 1, tomorrow)).await;
+    // Within the longest lease, the time of the grant shows that the clock was ahead.
+    lease(lease_at("soon", 2, now.saturating_add(Millis::from_secs(90)))).await;
+    let valid = lease(lease_at("valid", 3, now)).await;
+    let bounds = LeaseBounds { new: Millis::from_secs(30), longest: Millis::from_hours(1) };
+    assert_eq!(store.bound_leases(now, bounds).await, Ok(2));
+    assert_eq!(store.bound_leases(now, bounds).await, Ok(0));
+    let soon = now.saturating_add(Millis::from_secs(30));
+    let limit = PageLimit::default();
+    assert_eq!(store.list_expired_leases(now, limit).await.unwrap(), []);
+    let expired = store.list_expired_leases(soon, limit).await.unwrap();
+    assert_eq!(expired.len(), 2);
+    assert!(expired.iter().all(|command| command.command_id != valid.command_id));
 }
 
 pub(crate) async fn pool_counts_pending_and_leased(fixture: &StoreFixture) {

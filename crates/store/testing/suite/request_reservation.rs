@@ -117,9 +117,15 @@ pub(crate) async fn abandoned_request_is_taken_over(fixture: &StoreFixture) {
     assert_eq!(reserve_request(store, "k", "other", 3, "12:59:00").await, ReserveOutcome::Mismatch);
     let key = request_reservation("k", "body", 1, "12:00:00").key;
     let id = EventId::new(1).unwrap();
-    let outcome = RequestOutcome::Unknown { now: test_time("12:01:02") };
+    let outcome = RequestOutcome::Unknown { retry_at: test_time("12:01:02") };
     store.complete_request(key, id, outcome).await.unwrap();
     assert_eq!(reserve_request(store, "k", "body", 4, "12:01:02").await, reserved_as(1));
+    // A clock ahead of this one made the reservation.
+    assert_eq!(reserve_request(store, "ahead", "body", 5, "13:00:00").await, reserved_as(5));
+    assert_eq!(reserve_request(store, "ahead", "body", 6, "12:00:00").await, reserved_as(5));
+    // The only server starts again.
+    assert_eq!(store.release_requests(test_time("12:01:03")).await, Ok(2));
+    assert_eq!(reserve_request(store, "k", "body", 7, "12:01:03").await, reserved_as(1));
 }
 
 pub(crate) async fn one_of_racing_requests_is_reserved(fixture: &StoreFixture) {

@@ -31,13 +31,15 @@ pub(super) async fn write_ended_run(store: &dyn Store, mut run: TestExecution) -
 
 /// Returns a plan that drops all months before November.
 pub(super) async fn purge_before_november(store: &dyn Store) -> PurgePlan {
+    let now = database_now(store).await;
     PurgePlan {
         commands_before: None,
         runtimes_before: None,
         events_before: Some(Timestamp::parse("2026-11-01T00:00:00Z").unwrap()),
         outbox_before: None,
         publishers: EnabledPublishers::default(),
-        now: database_now(store).await,
+        now,
+        server_time: now,
         dry_run: false,
     }
 }

@@ -275,6 +275,10 @@ pub(crate) async fn stream_has_one_publisher(fixture: &StoreFixture) {
     let restarted = lease_test_stream(store, "c", "12:01:02").await;
     assert_eq!(restarted.epoch, 4);
     assert!(!store.renew_stream_lease(stream_owner(&c), test_time("13:00:00")).await.unwrap());
+    // A lease that a clock one day ahead granted does not hold the stream until tomorrow.
+    let tomorrow = test_time("12:02:00").saturating_add(Millis::from_days(1));
+    lease_stream(store, stream_lease_request(STREAM_NAME, "c", tomorrow)).await;
+    lease_test_stream(store, "d", "12:03:00").await;
 }
 
 pub(crate) async fn only_lease_holder_moves_cursor(fixture: &StoreFixture) {

@@ -114,6 +114,11 @@ impl IdGenerator {
         Ok(id)
     }
 
+    /// Returns the error that [`Self::next`] would return now.
+    pub fn check_clock(&self, now_unix_ms: i64) -> Result<(), ClockError> {
+        self.clone().next(now_unix_ms).map(drop)
+    }
+
     /// Generates the next id as a typed id.
     pub fn next_id<T: TypedId>(&mut self, now_unix_ms: i64) -> Result<T, ClockError> {
         self.next(now_unix_ms).map(T::from_snowflake)

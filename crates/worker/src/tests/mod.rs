@@ -258,7 +258,7 @@ async fn leases_are_renewed_at_a_third_of_duration() {
 #[tokio::test(start_paused = true)]
 async fn renewal_interval_of_long_leases_is_limited() {
     let hour = Millis::from_minutes(60);
-    let settings = WorkerSettings { lease_duration: hour, ..test_settings(1) };
+    let settings = WorkerSettings { lease_duration: Some(hour), ..test_settings(1) };
     let worker = TestWorker::start(settings, FakeServer::default());
     let mut long = leased_command(1, "long");
     long.lease_until = long.claimed_at.saturating_add(hour);

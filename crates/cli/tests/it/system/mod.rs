@@ -15,6 +15,7 @@ mod api;
 mod broker_outage;
 mod canary;
 mod cancel;
+mod clocks;
 mod constructs;
 mod crash_recovery;
 mod database_roles;

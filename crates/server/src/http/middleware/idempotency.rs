@@ -178,9 +178,13 @@ impl KeyedRequest {
         let Self { route, services, work, request } = self;
         let (task_services, failed_work) = (Arc::clone(&services), work.clone());
         let task = services.infra.tasks.spawn(async move {
-            let response = next.run(request).await;
+            let requests = &task_services.idempotent_requests;
+            let response = tokio::select! {
+                response = next.run(request) => response,
+                never = requests.renew_reservation(&work) => match never {},
+            };
             let (response, outcome) = stored_outcome(route, response, &task_services.infra).await;
-            task_services.idempotent_requests.complete_request(work, outcome).await;
+            requests.complete_request(work, outcome).await;
             response
         });
         if let Ok(response) = task.await {
@@ -197,7 +201,7 @@ impl KeyedRequest {
 }
 
 fn unknown_outcome(infra: &Infrastructure) -> RequestOutcome {
-    RequestOutcome::Unknown { now: infra.now() }
+    RequestOutcome::Unknown { retry_at: infra.now() }
 }
 
 /// Decides how to store the outcome of a request. A client error has changed nothing. The effect of

@@ -135,7 +135,7 @@ async fn health_needs_no_token() {
         (reply.status, &*reply.text),
         (
             200,
-            r#"{"status":"ok","checks":{"machine_id":"ok","migrations":"ok","partitions":"ok","store":"ok"}}"#
+            r#"{"status":"ok","checks":{"clock":"ok","machine_id":"ok","migrations":"ok","partitions":"ok","store":"ok"}}"#
         )
     );
 }

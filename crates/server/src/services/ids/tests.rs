@@ -53,3 +53,25 @@ async fn required_machine_id_is_awaited() {
     suspended.renew_lease(time_at(43)).await.unwrap();
     suspended.mint_id::<EventId>(time_at(43)).unwrap();
 }
+
+/// The clock steps ahead by 90 s and back.
+#[tokio::test]
+async fn clock_set_back_leads_to_fresh_machine_id() {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let ids = acquire_ids(&store, "stepped", time_at(0)).await;
+    let before: EventId = ids.mint_id(time_at(0)).unwrap();
+    ids.renew_lease(time_at(90)).await.unwrap();
+    let ahead: EventId = ids.mint_id(time_at(90)).unwrap();
+    // Within the bound, ids are borrowed.
+    let borrowed: EventId = ids.mint_id(time_at(86)).unwrap();
+    assert!(before < ahead && ahead < borrowed);
+    let reason = ids.check_usable(time_at(1)).unwrap_err();
+    assert!(matches!(reason, IdAllocationError::Clock(ClockError::Behind { .. })), "{reason}");
+    ids.renew_lease(time_at(1)).await.unwrap();
+    ids.check_usable(time_at(1)).unwrap();
+    let after: EventId = ids.mint_id(time_at(1)).unwrap();
+    assert!(before < after && after < ahead);
+    // Another server does not get the abandoned machine id while there are others.
+    let other = acquire_ids(&store, "other", time_at(2)).await;
+    other.check_usable(time_at(2)).unwrap();
+}

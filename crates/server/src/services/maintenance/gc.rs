@@ -1,4 +1,4 @@
-//! Periodic deletion of expired rows, and renewal of the machine id.
+//! Periodic deletion of expired rows, and the loop of the clock and the machine id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use noetl_types::Millis;
 use noetl_types::limits::PageLimit;
 
 use crate::error::error_chain;
-use crate::services::{Maintenance, ids};
+use crate::services::Maintenance;
+use crate::services::store_clock::CLOCK_SYNC_INTERVAL;
 
 /// Interval of garbage collection.
 const GC_INTERVAL: Duration = Duration::from_mins(1);
@@ -86,10 +87,23 @@ impl Maintenance {
         deleted
     }
 
-    pub(crate) async fn machine_lease_loop(self: Arc<Self>) {
-        let interval = Duration::from_millis(ids::MACHINE_LEASE_RENEW_INTERVAL.as_ms());
-        while self.infra.sleep_unless_shutdown(interval).await {
-            if let Err(error) = self.infra.ids.renew_lease(self.infra.now()).await {
+    /// Follows the clock of the store, and renews the machine id by it.
+    pub(crate) async fn clock_loop(self: Arc<Self>) {
+        let mut is_due = true;
+        while self.infra.sleep_unless_shutdown(CLOCK_SYNC_INTERVAL).await {
+            let stepped = self.infra.clock.synchronize(self.infra.store()).await;
+            let is_step = stepped.unwrap_or_else(|error| {
+                tracing::warn!(error = %error_chain(&error), "reading the clock of the store failed");
+                false
+            });
+            // The machine id is renewed every second time, and again after a failure.
+            if !is_due && !is_step {
+                is_due = true;
+                continue;
+            }
+            let renewed = self.infra.ids.renew_lease(self.infra.now()).await;
+            is_due = renewed.is_err();
+            if let Err(error) = renewed {
                 tracing::error!(error = %error_chain(&error), "renewing the lease of the machine id failed");
             }
         }

@@ -42,6 +42,7 @@ impl Maintenance {
                 streams: self.streams_in_use(now).await?,
             },
             now,
+            server_time: self.infra.clock.wall_time(),
             dry_run: request.dry_run,
         };
         let journal = &*self.anchors;

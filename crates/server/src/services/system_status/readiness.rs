@@ -31,13 +31,12 @@ impl SystemStatus {
             // The next store that answers may be a different one.
             self.tables_found.store(false, Ordering::Relaxed);
         }
-        let machine_id = if self.infra.ids.is_usable(self.infra.now()) {
-            Ok(())
-        } else {
-            Err("the lease of the machine id has expired".into())
-        };
-        let mut ready =
-            ReadinessResponse::from_checks([("store", store), ("machine_id", machine_id)]);
+        let machine_id = self.infra.ids.check_usable(self.infra.now());
+        let mut ready = ReadinessResponse::from_checks([
+            ("clock", self.infra.clock.check_skew()),
+            ("machine_id", machine_id.map_err(|error| error.to_string().into())),
+            ("store", store),
+        ]);
         ready = match tables {
             Ok(()) => ready.with_check("migrations", HealthStatus::Ok, Ok(())),
             Err((health, reason)) => ready.with_check("migrations", health, Err(reason)),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use noetl_testkit::sim::SplitMix;
-use noetl_types::{Millis, sha256};
+use noetl_types::{Millis, Timestamp, sha256};
 
 /// Fault rates of a simulation, in percent.
 #[derive(Debug, Clone)]
@@ -34,8 +34,8 @@ pub(crate) struct FaultPlan {
     pub(crate) message_ms: usize,
     /// Maximum time between two crashes or suspensions of a process.
     pub(crate) accident_ms: Option<usize>,
-    /// Maximum clock skew of a server.
-    pub(crate) skew_ms: usize,
+    /// Steps of all clocks.
+    pub(crate) clocks: ClockPlan,
     /// Minimum number of events between two snapshots.
     pub(crate) snapshot_every: u32,
 }
@@ -82,8 +82,59 @@ impl FaultPlan {
             store_ms: rng.number_below(30),
             message_ms: rng.number_below(120),
             accident_ms: rng.draw_percent(70).then(|| 400 + rng.number_below(3_000)),
-            skew_ms: if rng.draw_percent(50) { 0 } else { rng.number_below(1_500) },
+            clocks: ClockPlan::from_seed(seed),
             snapshot_every: 1 + u32::try_from(rng.number_below(30)).unwrap_or_default(),
         }
     }
+}
+
+/// Time of the store when a simulation starts.
+const START_TIME: &str = "2026-01-01T00:00:00Z";
+/// Skew above which a server grants no leases.
+const EXCESSIVE_SKEW_MS: i64 = 20_000;
+
+/// Clocks of a simulation. The clock of the store is that of the database, or of the only server.
+#[derive(Debug, Clone)]
+pub(crate) struct ClockPlan {
+    seed: u64,
+    /// Time at which the clock of the store is set back and by how much.
+    store_step: Option<(Duration, i64)>,
+    /// Maximum skew of the clocks of servers.
+    skew_ms: usize,
+}
+
+impl ClockPlan {
+    fn from_seed(seed: u64) -> Self {
+        let mut rng = seeded_rng(seed, "clocks");
+        let step_at = Duration::from_millis(rng.number_below(6_000) as u64);
+        let step_ms = -i64::try_from(rng.number_below(90_000)).unwrap_or_default();
+        Self {
+            seed,
+            store_step: rng.draw_percent(30).then_some((step_at, step_ms)),
+            skew_ms: if rng.draw_percent(50) { 0 } else { rng.number_below(4_000) },
+        }
+    }
+
+    /// Returns the time of the store.
+    pub(crate) fn store_time(&self, elapsed: Duration) -> Timestamp {
+        let step_ms = self.store_step.filter(|(at, _)| *at <= elapsed).map_or(0, |(_, ms)| ms);
+        shifted_time(elapsed, step_ms)
+    }
+
+    /// Returns the wall clock of a server beside a database. While faults occur, it jumps every few
+    /// seconds, and some servers other than the first are far off.
+    pub(crate) fn wall_time(&self, server: usize, elapsed: Duration, jumps: bool) -> Timestamp {
+        let mut rng = seeded_rng(self.seed, &format!("skew {server} {}", elapsed.as_secs() / 3));
+        let skew_ms = i64::try_from(rng.number_below(self.skew_ms + 1)).unwrap_or_default();
+        let is_far_off = jumps && server > 0 && rng.draw_percent(30);
+        let jump_ms = if is_far_off { EXCESSIVE_SKEW_MS } else { 0 };
+        let time = self.store_time(elapsed);
+        time.saturating_add(Millis::from_ms(u64::try_from(skew_ms + jump_ms).unwrap_or_default()))
+    }
+}
+
+fn shifted_time(elapsed: Duration, shift_ms: i64) -> Timestamp {
+    let start = Timestamp::parse(START_TIME).expect("a time").as_unix_ms();
+    let elapsed_ms = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_unix_ms(start + elapsed_ms + shift_ms).expect("a time")
 }

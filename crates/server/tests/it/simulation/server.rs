@@ -8,7 +8,7 @@ use noetl_server::{Clock, ControlPlane, RandomSource, Settings};
 use noetl_store::Store;
 use noetl_store_testing::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::sim::SplitMix;
-use noetl_types::{Millis, Timestamp};
+use noetl_types::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -42,17 +42,25 @@ struct StoreLink {
     rng: Mutex<SplitMix>,
 }
 
-/// Clock of a server: simulated time plus a fixed skew.
+/// Clocks of a server in simulated time.
 struct SimClock {
-    started_at: Instant,
-    skew: Millis,
+    world: Arc<SimWorld>,
+    server: usize,
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        let start = Timestamp::parse("2026-01-01T00:00:00Z").expect("a time");
-        let elapsed_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        start.saturating_add(Millis::from_ms(elapsed_ms)).saturating_add(self.skew)
+        let elapsed = self.world.started_at.elapsed();
+        let clocks = &self.world.fault_plan.clocks;
+        if self.world.has_database_clock() {
+            clocks.wall_time(self.server, elapsed, !self.world.has_stopped_faults())
+        } else {
+            clocks.store_time(elapsed)
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.world.started_at.elapsed()
     }
 }
 
@@ -104,9 +112,7 @@ impl SimServer {
             rng: Mutex::new(seeded_rng(world.seed, &format!("wire {name}"))),
             name: name.clone(),
         });
-        let skew = seeded_rng(world.seed, &format!("skew {}", self.number))
-            .number_below(world.fault_plan.skew_ms + 1);
-        let clock = SimClock { started_at: world.started_at, skew: Millis::from_ms(skew as u64) };
+        let clock = SimClock { world: Arc::clone(world), server: self.number };
         let rng = SimRandom(Mutex::new(seeded_rng(world.seed, &format!("chance {name}"))));
         let settings = Settings {
             server_name: format!("s{}", self.number).into(),
@@ -156,10 +162,16 @@ impl SimServer {
 fn open_faulty_store(world: &Arc<SimWorld>, link: &Arc<StoreLink>) -> Arc<dyn Store> {
     let (failure_world, delay_world) = (Arc::clone(world), Arc::clone(world));
     let (failure_link, delay_link) = (Arc::clone(link), Arc::clone(link));
-    let inner = FaultyStore::with_shared_store(
+    let mut inner = FaultyStore::with_shared_store(
         Arc::clone(&world.memory),
         Box::new(move |method| failure_link.next_failure(&failure_world, method)),
     );
+    if world.has_database_clock() {
+        let world = Arc::clone(world);
+        inner = inner.with_database_clock(Box::new(move || {
+            world.fault_plan.clocks.store_time(world.started_at.elapsed())
+        }));
+    }
     Arc::new(FaultyStore::new(
         inner,
         Box::new(move |method| delay_link.next_delay(&delay_world, method)),

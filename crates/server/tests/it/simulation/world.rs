@@ -67,6 +67,11 @@ const COMPLETION_TIMEOUT: Duration = Duration::from_mins(5);
 const SETTLE_DURATION: Duration = Duration::from_secs(10);
 
 impl SimWorld {
+    /// True if the servers share a database, as several servers do.
+    pub(crate) fn has_database_clock(&self) -> bool {
+        self.fault_plan.servers > 1
+    }
+
     pub(crate) fn has_stopped_faults(&self) -> bool {
         self.faults_stopped.load(Ordering::Relaxed)
     }

@@ -517,13 +517,15 @@ pub(super) async fn write_ended_run_in(store: &dyn Store, month: u8) -> TestExec
 }
 
 pub(super) async fn purge_before_november(store: &dyn Store) -> PurgePlan {
+    let now = store.database_clock().await.unwrap().unwrap();
     PurgePlan {
         commands_before: None,
         runtimes_before: None,
         events_before: Some(noetl_types::Timestamp::parse("2026-11-01T00:00:00Z").unwrap()),
         outbox_before: None,
         publishers: EnabledPublishers::default(),
-        now: store.database_clock().await.unwrap().unwrap(),
+        now,
+        server_time: now,
         dry_run: false,
     }
 }
@@ -604,7 +606,7 @@ async fn clock_skew_prevents_drops() {
     let store = open_store(&database).await;
     let old = write_august_run(&store).await;
     let mut plan = purge_before_november(&store).await;
-    plan.now = plan.now.saturating_add(Millis::from_hours(2));
+    plan.server_time = plan.now.saturating_add(Millis::from_hours(2));
     let report = purge_old_data(&store, &plan, &()).await.unwrap();
     assert!(report.clock_skew.is_some_and(|skew| skew > Millis::from_hours(1)));
     assert_eq!((report.dropped.len(), report.skipped.len()), (0, 0));
