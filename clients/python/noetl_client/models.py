@@ -2566,6 +2566,8 @@ class RerunRequest:
 
     workload: Any = None
     """Input, merged over the input of the earlier execution."""
+    execution_pool: str | None = None
+    """Worker pool of the new execution; that of the earlier execution if absent."""
 
 
 @dataclass(kw_only=True)

@@ -39,6 +39,8 @@ struct ClientInner {
     /// Base URL of the server, without a trailing slash.
     base: String,
     timeout: Millis,
+    /// Maximum time to wait for a process that serves the Unix socket; zero without a socket.
+    socket_wait: Duration,
     max_response_size: ByteSize,
 }
 
@@ -57,6 +59,7 @@ impl Client {
             token,
             authority,
             certificate,
+            unix_socket,
             connect_timeout,
             timeout,
             max_response_size,
@@ -77,6 +80,12 @@ impl Client {
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
             .connect_timeout(Duration::from_millis(connect_timeout.as_ms()));
+        let socket_wait =
+            if unix_socket.is_some() { Duration::from(connect_timeout) } else { Duration::ZERO };
+        let builder = match unix_socket {
+            Some(path) => builder.unix_socket(path),
+            None => builder,
+        };
         let builder = if settings::is_loopback(&base) {
             // A proxy from the environment could not reach this machine.
             builder.no_proxy()
@@ -87,7 +96,8 @@ impl Client {
             .build()
             .map_err(|error| ClientBuildError::Build(call::error_chain(&error).into()))?;
         let base = base.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { inner: Arc::new(ClientInner { http, base, timeout, max_response_size }) })
+        let inner = ClientInner { http, base, timeout, socket_wait, max_response_size };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Returns the base URL of the server.

@@ -105,6 +105,9 @@ pub struct RerunRequest {
     /// Input, merged over the input of the earlier execution.
     #[serde(default, alias = "payload", skip_serializing_if = "Option::is_none")]
     pub workload: Option<Json>,
+    /// Worker pool of the new execution; that of the earlier execution if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_pool: Option<PoolName>,
 }
 
 /// Version of a definition.

@@ -3,15 +3,19 @@
 //! The order is: a server flag, a profile flag, the environment and the configuration file, the
 //! selected profile. If none of these names a server, the command uses the server that has the
 //! local database open. If no server has it open, a command that only reads uses the database file.
+//! Other commands use a server at the default address if one responds. Otherwise they open the
+//! database file themselves, or use the 'noetl run' that has it open.
 //!
 //! A token is sent only to the server it belongs to. The server of a profile receives the token
 //! that the profile names, or none. The token from the environment is sent only to servers that are
 //! not named by a profile.
 
+use std::sync::Arc;
+
 use clap::Args;
 use noetl_api::client::BearerToken;
 use noetl_api::{ApiError, Client, ClientSettings};
-use noetl_types::Millis;
+use noetl_types::{Millis, PoolName};
 use tokio::runtime::Runtime;
 
 use crate::config::table::{INTERNAL_TOKEN, INTERNAL_URL, PROFILE, SERVER_URL, TOKEN};
@@ -20,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::output::OutputArgs;
 use crate::profile::ProfileFile;
-use crate::roles::{self, OpenResult, StoreLocation, Target};
+use crate::roles::{self, FileHost, InProcessWorker, KeyFile, OpenResult, StoreLocation, Target};
 
 /// Output options and server of a client command.
 #[derive(Debug, Args)]
@@ -50,6 +54,11 @@ const CLIENT_THREADS: usize = 2;
 pub(crate) struct Connection {
     pub(crate) target: Target,
     runtime: Runtime,
+    config: Config,
+    /// Access to the database file if there is no server.
+    file_host: Option<FileHost>,
+    /// Worker of the runs that this command started in the database file.
+    worker: Option<InProcessWorker>,
     /// True if requests are those of an operator.
     is_operator: bool,
 }
@@ -93,9 +102,63 @@ impl Connection {
         Self::new(Target::Remote(build_client(&url, token, &config)?), &config)
     }
 
-    /// Connects a command that requires a server.
+    /// Connects a command that changes something to a server, or to the local database.
     pub(crate) fn to_server(given: &GivenSettings, io: &mut Io<'_>) -> Result<Self> {
-        Self::from_config(&load_config(given, io)?, io)
+        let config = load_config(given, io)?;
+        match select_server(&config, io)? {
+            ServerSelection::Unspecified => Self::to_local(&config, config.get(&TOKEN)?, io),
+            ServerSelection::Server { .. } => Self::from_config(&config, io),
+        }
+    }
+
+    /// Connects to the server on this machine. If there is none, uses the local database.
+    fn to_local(config: &Config, token: Option<String>, io: &mut Io<'_>) -> Result<Self> {
+        let location = StoreLocation::from_config(config)?;
+        if let Some(OpenResult::InUse(Some(lock_file))) = location.find_server_or_open()? {
+            return Self::new(Target::Remote(build_client(&lock_file.url, token, config)?), config);
+        }
+        let url = config.value(&SERVER_URL)?;
+        let runtime = roles::build_tokio_runtime(config, CLIENT_THREADS)?;
+        let probe = build_probe_client(&url, token.clone(), config)?;
+        let is_running =
+            !matches!(runtime.block_on(probe.check_readiness()), Err(ApiError::Unreachable(_)));
+        // Tasks of the host run in this runtime.
+        let guard = runtime.enter();
+        let host = if is_running {
+            None
+        } else {
+            FileHost::start(&location, config, KeyFile::CreateIfMissing)?
+        };
+        drop(guard);
+        let Some(mut host) = host else {
+            return Self::new(Target::Remote(build_client(&url, token, config)?), config);
+        };
+        if !runtime.block_on(host.is_reachable())? {
+            return Err(location.in_use_error("wait until it ends, or stop it"));
+        }
+        let name = location.display_name();
+        io.print_tip(format_args!("no server is running; using {name}"))?;
+        let (target, config) = (Target::File(host.client().clone()), config.clone());
+        Ok(Self {
+            target,
+            runtime,
+            config,
+            file_host: Some(host),
+            worker: None,
+            is_operator: false,
+        })
+    }
+
+    /// Starts a worker for runs in the database file, and returns its pool. Returns `None` if there
+    /// is a server, whose workers run them.
+    pub(crate) fn start_local_worker(&mut self, io: &Io<'_>) -> Result<Option<PoolName>> {
+        let Some(host) = &self.file_host else { return Ok(None) };
+        let (api, pool) = (Arc::new(host.client().clone()), roles::local_pool_name());
+        let _guard = self.runtime.enter();
+        let worker =
+            InProcessWorker::start(api, pool.clone(), Millis::ZERO, &self.config, &io.env)?;
+        self.worker = Some(worker);
+        Ok(Some(pool))
     }
 
     /// Connects to the configured server.
@@ -113,20 +176,28 @@ impl Connection {
         let config = Config::load(given, &io.env)?;
         io.print_warnings(&config.warnings)?;
         let (url, token) = select_operator_endpoint(&config, io)?;
+        let Some(url) = url else {
+            let mut connection = Self::to_local(&config, token, io)?;
+            connection.is_operator = true;
+            return Ok(connection);
+        };
         let target = Target::Remote(build_client(&url, token, &config)?);
-        Ok(Self { is_operator: true, ..Self::new(target, &config)? })
+        let mut connection = Self::new(target, &config)?;
+        connection.is_operator = true;
+        Ok(connection)
     }
 
     fn new(target: Target, config: &Config) -> Result<Self> {
         let runtime = roles::build_tokio_runtime(config, CLIENT_THREADS)?;
-        Ok(Self { target, runtime, is_operator: false })
+        let config = config.clone();
+        Ok(Self { target, runtime, config, file_host: None, worker: None, is_operator: false })
     }
 
     /// Name of the target in questions: the address of the server.
     pub(crate) fn display_name(&self) -> &str {
         match &self.target {
             Target::Remote(client) => client.base_url(),
-            Target::Local(_) => "the local database",
+            Target::Local(_) | Target::File(_) => "the local database",
         }
     }
 
@@ -148,6 +219,24 @@ impl Connection {
     ) -> Result<T> {
         let client = self.target.require_server()?;
         self.block_on(async { requests(client).await.map_err(Into::into) })
+    }
+}
+
+/// Ends the tasks of this process, and closes the database.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let (worker, host) = (self.worker.take(), self.file_host.take());
+        self.runtime.block_on(async {
+            if let Some(worker) = worker {
+                worker.stop.cancel();
+                drop(worker.task.await);
+            }
+            if let Some(host) = host
+                && let Err(error) = host.stop().await
+            {
+                tracing::warn!(%error, "cannot close the database");
+            }
+        });
     }
 }
 
@@ -196,18 +285,20 @@ pub(crate) fn select_profile_server(name: Option<String>, io: &Io<'_>) -> Result
 /// Selects the address and token of an operator command. The address from the environment applies
 /// only if the command line does not name a server. Otherwise an operation meant for one server
 /// would run on another.
-fn select_operator_endpoint(config: &Config, io: &Io<'_>) -> Result<(String, Option<String>)> {
+/// Returns no address for the server or the database on this machine.
+fn select_operator_endpoint(
+    config: &Config,
+    io: &Io<'_>,
+) -> Result<(Option<String>, Option<String>)> {
     let internal_url = config.get(&INTERNAL_URL)?;
     let own_token = config.get(&INTERNAL_TOKEN)?;
     let is_server_named =
         is_given_as_flag(&SERVER_URL.info, config) || is_given_as_flag(&PROFILE.info, config);
     if let Some(url) = internal_url.clone().filter(|_| !is_server_named) {
-        return Ok((url, own_token.or(config.get(&TOKEN)?)));
+        return Ok((Some(url), own_token.or(config.get(&TOKEN)?)));
     }
     Ok(match select_server(config, io)? {
-        ServerSelection::Unspecified => {
-            (local_server_url(config)?, own_token.or(config.get(&TOKEN)?))
-        }
+        ServerSelection::Unspecified => (None, own_token.or(config.get(&TOKEN)?)),
         ServerSelection::Server { url, token, is_profile, .. } => {
             // The platform token grants full access, so it is sent only to the server it belongs
             // to.
@@ -217,7 +308,7 @@ fn select_operator_endpoint(config: &Config, io: &Io<'_>) -> Result<(String, Opt
                 .flatten()
                 .any(|own_url| url_origin(own_url) == url_origin(&url));
             let own_token = own_token.filter(|_| !is_profile || is_own_server);
-            (url, own_token.or(token))
+            (Some(url), own_token.or(token))
         }
     })
 }

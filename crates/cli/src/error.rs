@@ -66,6 +66,11 @@ impl Error {
         Self::new(CommandExit::NotFound, message)
     }
 
+    /// Error of a caller without a permission.
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(CommandExit::Denied, message)
+    }
+
     /// Error of an object that already exists or is in use.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(CommandExit::Conflict, message)
@@ -81,10 +86,17 @@ impl Error {
         // The last cause is the specific one. The causes before it repeat the context.
         let reason = reason.rsplit(": ").next().unwrap_or(reason);
         let message = format!("cannot reach the server at {url}: {reason}");
-        Self::new(CommandExit::Unreachable, message).with_help(
+        let is_https = url.starts_with("https://");
+        let help = if is_https && reason.contains("InvalidContentType") {
+            "the server answers without TLS; use an http:// address, or set NOETL_TLS_CERT and \
+             NOETL_TLS_KEY on the server"
+        } else if !is_https && reason.contains("invalid HTTP version") {
+            "the server answers with TLS; use an https:// address"
+        } else {
             "start one with 'noetl dev' or 'noetl server', or choose another with --server URL or \
-             --profile NAME",
-        )
+             --profile NAME"
+        };
+        Self::new(CommandExit::Unreachable, message).with_help(help)
     }
 
     /// Error of a component that fails or does not start, with its causes.

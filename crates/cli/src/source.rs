@@ -227,7 +227,7 @@ fn is_skipped(name: &OsStr) -> bool {
         || SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped)
 }
 
-fn is_yaml(path: &Path) -> bool {
+pub(crate) fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 

@@ -73,6 +73,8 @@ pub struct Settings {
     pub platform: bool,
     /// Days after which the daily cleanup deletes the logs of ended executions. 0 disables it.
     pub auto_purge_days: u32,
+    /// Days after which commands that have ended are deleted; 0 keeps them.
+    pub command_retention_days: u32,
     /// Interval at which the heads of changed logs are anchored. 0 disables it.
     pub anchor_interval: Millis,
     /// File outside of the database to which the chain of anchors is copied.
@@ -124,6 +126,7 @@ impl Default for Settings {
             outbox_retention: Millis::from_secs(24 * 3600),
             platform: false,
             auto_purge_days: 0,
+            command_retention_days: 0,
             anchor_interval: Millis::ZERO,
             anchor_file: None,
             verify_interval: Millis::ZERO,

@@ -310,6 +310,15 @@ impl PoolName {
         Self("shared".into())
     }
 
+    /// Prefix of the pools of local runs. Each process that runs playbooks without a server has its
+    /// own pool.
+    pub const LOCAL_PREFIX: &str = "local-";
+
+    /// True if the pool belongs to a process that runs playbooks without a server.
+    pub fn is_local(&self) -> bool {
+        self.0.starts_with(Self::LOCAL_PREFIX)
+    }
+
     /// Returns the pool of the playbooks that ship with the product.
     pub fn system() -> Self {
         Self("system".into())

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use noetl_types::{Millis, Text};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Client, ClientBuildError};
 use crate::error::ApiError;
@@ -54,6 +54,8 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// Additional time per MiB of request or response. The server grants a slow sender half of it, and
 /// needs time to store the data.
 const TIMEOUT_PER_MIB: Millis = Millis::from_secs(2);
+/// Interval between attempts to connect to a Unix socket.
+const SOCKET_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum bytes of a problem document.
 const MAX_PROBLEM_BYTES: u64 = 1 << 20;
 
@@ -157,8 +159,26 @@ impl Client {
         let response_timeout = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
         let max_wait = response_timeout.saturating_add(transfer_allowance(bytes));
         // A timeout of the request would also limit the time for a large response.
-        let result = timeout(max_wait.into(), self.inner.http.execute(request)).await;
+        let result = timeout(max_wait.into(), self.execute(request)).await;
         result.map_err(|_| timeout_error())?.map_err(to_unreachable)
+    }
+
+    /// Sends a request. If a Unix socket has no server, waits for the next process that serves it.
+    async fn execute(&self, request: Request) -> reqwest::Result<Response> {
+        let deadline = Instant::now() + self.inner.socket_wait;
+        loop {
+            let copy = request.try_clone().filter(|_| Instant::now() < deadline);
+            let Some(copy) = copy else {
+                return self.inner.http.execute(request).await;
+            };
+            match self.inner.http.execute(copy).await {
+                // Nothing was sent, or it changes nothing to send it again.
+                Err(error) if error.is_connect() || request.method() == Method::GET => {
+                    sleep(SOCKET_RETRY_INTERVAL).await;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// Creates a GET request.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use noetl_types::{ByteSize, Millis, Text};
 use reqwest::Url;
@@ -15,6 +16,8 @@ pub struct ClientSettings {
     pub authority: Option<Vec<u8>>,
     /// Client certificate for TLS connections.
     pub certificate: Option<ClientCertificate>,
+    /// Unix socket of the server. The base URL then only names the server in messages.
+    pub unix_socket: Option<PathBuf>,
     /// Maximum duration of connecting.
     pub connect_timeout: Millis,
     /// Maximum duration of a call, not counting the requested server wait and the transfer of large
@@ -30,6 +33,7 @@ impl Default for ClientSettings {
             token: None,
             authority: None,
             certificate: None,
+            unix_socket: None,
             connect_timeout: Millis::from_secs(5),
             timeout: Millis::from_secs(30),
             max_response_size: ByteSize::from_mib(128),

@@ -33,7 +33,7 @@ use crate::source::{self, DocumentOrigin, FoundDocuments};
 /// Register playbooks and inspect registered definitions
 ///
 /// Every change of a playbook is a new version. A run keeps the version it started with. If no
-/// server is running, the read-only commands read the local database.
+/// server is running, the commands use the local database.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogCommand {
     Register(RegisterArgs),

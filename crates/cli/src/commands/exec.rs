@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use noetl_api::execute::{DedupKey, ExecuteRequest, ExecuteResponse};
+use noetl_api::explain::{ExplainQuery, WaitConditionKind};
 use noetl_server::{Clock as _, SystemClock};
-use noetl_types::{ExecutionId, ExecutionStatus, Json, JsonMap, Millis, PoolName};
+use noetl_types::{ExecutionId, ExecutionStatus, Json, JsonMap, Millis, PoolName, Scope, ScopeSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::commands::catalog::{definition_not_found, parse_path_and_version};
@@ -27,7 +28,7 @@ use crate::roles::{ExecutionWatch, StopSignals, Target};
 ///
 /// Prints the id of the run. With --wait, shows progress on standard error until the run ends,
 /// prints its result, and exits with 0 if it completed and 1 otherwise. Ctrl-C stops waiting, not
-/// the run.
+/// the run. Without a server, runs it in this process like 'noetl run'.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -76,10 +77,14 @@ pub(crate) struct WaitArgs {
 pub(crate) const NO_TIMEOUT: Duration = Duration::from_hours(10 * 365 * 24);
 
 pub(crate) fn run(args: &ExecArgs, io: &mut Io<'_>) -> Result<CommandExit> {
-    let request = build_execute_request(args, io)?;
-    let server = args.client.connect_to_server(io)?;
+    let mut request = build_execute_request(args, io)?;
+    let mut server = args.client.connect_to_server(io)?;
+    if let Some(pool) = server.start_local_worker(io)? {
+        request.execution_pool = Some(pool);
+    }
     let target = &server.target;
     server.block_on(async {
+        args.wait_args.check_rights(target).await?;
         match target.require_server()?.execute_playbook(&request).await {
             Ok(started) => args.wait_args.finish(&started, args.client.output, target, io).await,
             Err(error) => Err(definition_not_found(&args.path, error.into(), target).await),
@@ -112,7 +117,29 @@ fn build_execute_request(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequ
     })
 }
 
+/// Time without events after which the reason is shown.
+const SILENCE_BEFORE_EXPLANATION: Duration = Duration::from_secs(3);
+
 impl WaitArgs {
+    /// Checks that the caller may follow the run, before it is started.
+    pub(crate) async fn check_rights(self, target: &Target) -> Result<()> {
+        if self.wait
+            && let Target::Remote(client) = target
+            && let Ok(caller) = client.whoami().await
+        {
+            let scopes = caller.scopes.iter().filter_map(|scope| Scope::parse(scope).ok());
+            let scopes: ScopeSet = scopes.collect();
+            if !scopes.allows(Scope::ExecRead) {
+                return Err(Error::forbidden(
+                    "--wait requires the scope exec:read, which this token does not have; nothing \
+                     was started",
+                )
+                .with_help("omit --wait, or use a token with the scopes exec:run and exec:read"));
+            }
+        }
+        Ok(())
+    }
+
     /// Prints the id of a started run or, with `--wait`, follows it until it ends and prints its
     /// result.
     pub(crate) async fn finish(
@@ -122,7 +149,8 @@ impl WaitArgs {
         target: &Target,
         io: &mut Io<'_>,
     ) -> Result<CommandExit> {
-        if self.wait {
+        // Without a server, the run ends with this process.
+        if self.wait || matches!(target, Target::File(_)) {
             return self.follow_execution(started, output, target, io).await;
         }
         if !output.is_table() {
@@ -148,7 +176,8 @@ impl WaitArgs {
         let id = started.execution_id;
         let (path, version) = (escape_control(started.path.as_str()), started.version);
         io.print_note(format_args!("{path} · version {version} · run {id}"))?;
-        let source = fetch_playbook_source(id, target).await?;
+        // Source excerpts need the scope catalog:read, and are not essential.
+        let source = fetch_playbook_source(id, target).await.unwrap_or_default();
         let mut display = ProgressDisplay::new(ProgressStyle::for_output(io), source.as_ref());
         let watched = watch_execution(id, self.timeout, &mut display, target, io).await;
         display.clear_live_lines(io)?;
@@ -177,6 +206,25 @@ impl WaitArgs {
     }
 }
 
+/// Reason why a run makes no progress, if it needs help from outside.
+async fn explain_wait(id: ExecutionId, target: &Target) -> Option<String> {
+    let explanation = target.explain_execution(id, ExplainQuery::default()).await.ok()?;
+    let needs_help = explanation.waiting_on.first().is_some_and(|wait| match wait.kind {
+        WaitConditionKind::Paused
+        | WaitConditionKind::Pool
+        | WaitConditionKind::Approval
+        | WaitConditionKind::Signal
+        | WaitConditionKind::Limit => true,
+        WaitConditionKind::Retry
+        | WaitConditionKind::Child
+        | WaitConditionKind::Timer
+        | WaitConditionKind::Lease
+        | WaitConditionKind::Command
+        | WaitConditionKind::Join => false,
+    });
+    needs_help.then(|| explanation.summary.to_string())
+}
+
 /// Shows progress until the run ends. Returns an exit code if watching ends first, because of a
 /// signal or the timeout.
 async fn watch_execution(
@@ -191,6 +239,8 @@ async fn watch_execution(
     let deadline = Instant::now() + limit;
     let mut frames = frame_interval();
     let mut watch = ExecutionWatch::new(target, id, None);
+    let mut explain_at = Instant::now() + SILENCE_BEFORE_EXPLANATION;
+    let mut last_explanation = None;
     let (exit, message) = loop {
         tokio::select! {
             events = watch.next_batch() => {
@@ -200,6 +250,17 @@ async fn watch_execution(
                 display.print_events(&events, io)?;
                 if display.final_status().is_some() {
                     return Ok(None);
+                }
+                explain_at = Instant::now() + SILENCE_BEFORE_EXPLANATION;
+            }
+            () = sleep_until(explain_at) => {
+                explain_at = Instant::now() + SILENCE_BEFORE_EXPLANATION;
+                let explanation = explain_wait(id, target).await;
+                if explanation.is_some() && explanation != last_explanation {
+                    display.clear_live_lines(io)?;
+                    let reason = explanation.as_deref().unwrap_or_default();
+                    io.print_note(format_args!("waiting: {}", escape_control(reason)))?;
+                    last_explanation = explanation;
                 }
             }
             _ = frames.tick() => display.redraw(SystemClock.now(), io)?,
@@ -211,6 +272,11 @@ async fn watch_execution(
         }
     };
     display.clear_live_lines(io)?;
+    if matches!(target, Target::File(_)) {
+        io.print_message(format_args!("{message}; cancelling the run"))?;
+        target.cancel_execution(id, &message, false).await?;
+        return Ok(Some(exit));
+    }
     io.print_message(format_args!(
         "{message}; the run continues, follow it with: noetl runs tail {id}"
     ))?;

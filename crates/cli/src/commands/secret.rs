@@ -55,8 +55,8 @@ Examples:
 /// Create or replace a secret, read from standard input
 ///
 /// Standard input keeps the secret out of the shell history and the process list. The secret is a
-/// JSON object with the fields of its type, or a plain text, which becomes the field 'secret' (or
-/// 'token' for type bearer).
+/// JSON object with the fields of its type, or a plain text, which becomes the usual field of its
+/// type.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -68,8 +68,13 @@ where pg_main.json contains
 pub(crate) struct SecretSetArgs {
     /// Name of the secret
     name: String,
-    /// Type, such as postgres, bearer, basic, nats or secret
-    #[arg(long = "type", value_name = "TYPE", default_value = "secret")]
+    /// Type of the secret
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        default_value = "secret",
+        help = "Type: bearer, basic, api_key, postgres, nats, secret, or any other name"
+    )]
     kind: String,
     /// Description
     #[arg(long, value_name = "TEXT")]
@@ -147,16 +152,17 @@ pub(crate) fn run(command: &SecretCommand, io: &mut Io<'_>) -> Result<CommandExi
 }
 
 fn set_secret(args: &SecretSetArgs, io: &mut Io<'_>) -> Result<CommandExit> {
-    let server = Connection::to_server(&args.target.given, io)?;
     if io.err.is_terminal() && io.out.is_terminal() {
         io.print_message("reading the secret from standard input; finish with Ctrl-D")?;
     }
     let mut text = String::new();
     io.input.read_to_string(&mut text)?;
+    let data = secret_fields(text.trim(), &args.kind)?;
+    let server = Connection::to_server(&args.target.given, io)?;
     let request = CredentialPutRequest {
         name: args.name.as_str().into(),
         kind: args.kind.as_str().into(),
-        data: secret_fields(text.trim(), &args.kind),
+        data,
         meta: None,
         tags: args.tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
         description: args.description.as_deref().map(Text::from),
@@ -166,14 +172,70 @@ fn set_secret(args: &SecretSetArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     Ok(CommandExit::Ok)
 }
 
-/// Returns an object unchanged, or wraps a plain text in the field of its type.
-fn secret_fields(text: &str, kind: &str) -> Json {
-    if let Ok(object @ Json::Map(_)) = parse(text.as_bytes()) {
-        return object;
+/// Fields of a type of secret that tools read.
+struct TypeFields {
+    kinds: &'static [&'static str],
+    /// At least one name of each group is required. The first is the usual one.
+    required: &'static [&'static [&'static str]],
+    /// Field of a secret that is given as plain text.
+    plain_text: Option<&'static str>,
+}
+
+const TYPE_FIELDS: [TypeFields; 4] = [
+    TypeFields {
+        kinds: &["bearer", "bearer_token"],
+        required: &[&["token", "bearer_token"]],
+        plain_text: Some("token"),
+    },
+    TypeFields {
+        kinds: &["basic"],
+        required: &[&["username", "user"], &["password"]],
+        plain_text: None,
+    },
+    TypeFields {
+        kinds: &["api_key"],
+        required: &[&["api_key", "key"]],
+        plain_text: Some("api_key"),
+    },
+    TypeFields {
+        kinds: &["postgres"],
+        required: &[&[
+            "db_host", "host", "db_name", "database", "dbname", "connection_string", "dsn",
+        ]],
+        plain_text: Some("connection_string"),
+    },
+];
+
+/// Returns an object with the fields of its type unchanged, or wraps a plain text in the field of
+/// its type. Secrets of other types have any fields.
+fn secret_fields(text: &str, kind: &str) -> Result<Json> {
+    let fields = TYPE_FIELDS.iter().find(|fields| fields.kinds.contains(&kind));
+    let wrong_shape = |fault: &str| {
+        let error = Error::usage(format!("a secret of type {kind} {fault}"));
+        let groups = fields.map_or(&[][..], |fields| fields.required);
+        let names: Vec<String> = groups.iter().map(|names| format!("'{}'", names[0])).collect();
+        error.with_help(match names.as_slice() {
+            [] => "give a text, or a JSON object".to_owned(),
+            [name] => format!("give a JSON object with the field {name}"),
+            names => format!("give a JSON object with the fields {}", names.join(" and ")),
+        })
+    };
+    if text.is_empty() {
+        return Err(wrong_shape("is empty"));
     }
-    let is_token = kind.starts_with("bearer");
-    let field = if is_token { "token" } else { "secret" };
-    Json::object([(field, Json::from(text))])
+    let object = match parse(text.as_bytes()) {
+        Ok(Json::Map(object)) => object,
+        Err(_) if text.starts_with('{') => return Err(wrong_shape("is not valid JSON")),
+        _ => match fields.map_or(Some("secret"), |fields| fields.plain_text) {
+            Some(field) => return Ok(Json::object([(field, Json::from(text))])),
+            None => return Err(wrong_shape("cannot be a plain text")),
+        },
+    };
+    let mut required = fields.map_or(&[][..], |fields| fields.required).iter();
+    match required.find(|names| names.iter().all(|name| object.get(*name).is_none())) {
+        Some(missing) => Err(wrong_shape(&format!("requires the field '{}'", missing[0]))),
+        None => Ok(Json::Map(object)),
+    }
 }
 
 fn list_secrets(client: &ClientArgs, io: &mut Io<'_>) -> Result<CommandExit> {
@@ -311,13 +373,4 @@ fn audit_table<'t>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plain_text_becomes_the_typed_secret() {
-        assert_eq!(secret_fields("abc", "secret").to_string(), r#"{"secret":"abc"}"#);
-        assert_eq!(secret_fields("123", "bearer").to_string(), r#"{"token":"123"}"#);
-        assert_eq!(secret_fields(r#"{"a":1}"#, "bearer").to_string(), r#"{"a":1}"#);
-    }
-}
+mod tests;

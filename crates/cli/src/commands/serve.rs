@@ -17,7 +17,7 @@ use crate::config::{Config, Dev, GivenSettings, Server, SettingFlags};
 use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::roles::{self, InProcessWorker, ServerLockFile, StoreLocation};
+use crate::roles::{self, InProcessWorker, ServerLockFile, SocketServer, StoreLocation};
 
 /// Start a server and a worker in one process for development
 ///
@@ -119,7 +119,14 @@ async fn serve_until_stopped(
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}", bound.public);
     let endpoint = roles::ServerEndpoint { url: &url, requires_tokens: !settings.is_dev };
-    let runtime = roles::open_runtime(Arc::clone(&store), location, config, Some(endpoint)).await?;
+    let runtime = roles::open_runtime(
+        Arc::clone(&store),
+        location,
+        config,
+        Some(endpoint),
+        roles::KeyFile::CreateIfMissing,
+    )
+    .await?;
     let count = roles::cancel_orphans(&*store, &runtime, location, config).await?;
     if count > 0 {
         tracing::warn!(count, "cancelled runs whose process no longer exists");
@@ -134,7 +141,8 @@ async fn serve_until_stopped(
     let worker = match mode {
         ServeMode::WithWorker => {
             let pool = PoolName::shared();
-            Some(InProcessWorker::start(&runtime, pool, WORKER_DRAIN_TIMEOUT, config, &io.env)?)
+            let api = Arc::new(runtime.worker_api());
+            Some(InProcessWorker::start(api, pool, WORKER_DRAIN_TIMEOUT, config, &io.env)?)
         }
         ServeMode::ServerOnly => None,
     };
@@ -146,7 +154,14 @@ async fn serve_until_stopped(
     let lock_file = ServerLockFile::new(url.clone());
     let written = location.file_path().map(|file| lock_file.write_beside(file)).transpose();
     let _lock_file = written.map_err(|error| roles::process_error(&error))?;
-    let process = DevProcess::start(runtime, bound.listeners, settings, worker);
+    // Local runs that another process served continue here. A server that requires tokens accepts
+    // them only from its listeners.
+    let socket = match mode {
+        ServeMode::WithWorker => SocketServer::start(&runtime, location),
+        ServeMode::ServerOnly => None,
+    };
+    let process =
+        DevProcess { socket, ..DevProcess::start(runtime, bound.listeners, settings, worker) };
     print_addresses(&url, location, mode, &extra_urls, io)?;
     if let Some(token) = first_token {
         print_first_token(&token, io)?;
@@ -177,6 +192,7 @@ struct DevProcess {
     server: JoinHandle<Result<(), http::ServeError>>,
     stop_server: CancellationToken,
     worker: Option<InProcessWorker>,
+    socket: Option<SocketServer>,
 }
 
 impl DevProcess {
@@ -188,7 +204,7 @@ impl DevProcess {
     ) -> Self {
         let stop_server = CancellationToken::new();
         let server = http::serve_http(runtime.clone(), listeners, settings, stop_server.clone());
-        Self { runtime, server: tokio::spawn(server), stop_server, worker }
+        Self { runtime, server: tokio::spawn(server), stop_server, worker, socket: None }
     }
 
     /// Runs until it is stopped or a component ends, then shuts down in order: first no new work is
@@ -205,6 +221,9 @@ impl DevProcess {
             drop(worker.task.await);
         }
         self.stop_server.cancel();
+        if let Some(socket) = self.socket {
+            socket.stop().await;
+        }
         if !self.server.is_finished() {
             drop(self.server.await);
         }

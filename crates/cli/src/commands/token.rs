@@ -3,9 +3,9 @@
 use std::io::Write as _;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use noetl_api::tokens::{CreateTokenRequest, TokenView};
-use noetl_types::{OrganizationId, PoolName, Scope, TenantId};
+use noetl_types::{OrganizationId, PoolName, Scope, ScopeSet, TenantId};
 
 use crate::config::{Client, SettingFlags};
 use crate::confirm::{ConfirmArgs, confirm};
@@ -28,10 +28,10 @@ NOETL_TOKEN_FILE, or of the profile. This token needs the scope admin. The
 server prints the first token at its first start.
 
 Examples:
-  noetl token create ci --scope exec:run --scope exec:read
-  noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
+  noetl token create ci --role ci
+  noetl token create gpu-worker --role worker --pool gpu --ttl-days 30
   noetl token list
-  noetl token revoke 4821")]
+  noetl token revoke gpu-worker")]
 pub(crate) enum TokenCommand {
     Create(TokenCreateArgs),
     /// List the tokens of the tenant, without their secrets
@@ -48,14 +48,17 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl token create ci --scope exec:run --scope exec:read > ci.token
-  noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
+  noetl token create ci --role ci > ci.token
+  noetl token create gpu-worker --role worker --pool gpu --ttl-days 30
   noetl token create etl --scope exec:run --path 'etl/*' -o json | jq -r .token")]
 pub(crate) struct TokenCreateArgs {
     /// Name of the token, shown as the actor in logs
     name: String,
-    /// Scope of the token (repeatable)
-    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope_parser())]
+    /// Role of the token, a set of scopes
+    #[arg(long, value_enum, value_name = "ROLE", required_unless_present = "scopes")]
+    role: Option<TokenRole>,
+    /// Scope of the token, also in addition to those of a role (repeatable)
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = scope_parser())]
     scopes: Vec<Scope>,
     /// Restrict the token to a worker pool (repeatable) [default: all]
     #[arg(long = "pool", value_name = "POOL")]
@@ -76,17 +79,61 @@ pub(crate) struct TokenCreateArgs {
     client: ClientArgs,
 }
 
+/// Set of scopes for a purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TokenRole {
+    /// Read runs and playbooks: exec:read, catalog:read
+    Viewer,
+    /// Write, run and control playbooks: the scopes of ci, sub:write, cred:use
+    Author,
+    /// Run and control playbooks, and decide approvals: the scopes of viewer, exec:run, exec:approve,
+    /// cred:use, metrics:read
+    Operator,
+    /// Run a worker: worker
+    Worker,
+    /// Register and run playbooks in a pipeline: the scopes of viewer, exec:run, catalog:write
+    Ci,
+}
+
+impl TokenRole {
+    fn scopes(self) -> &'static [Scope] {
+        match self {
+            Self::Viewer => &[Scope::ExecRead, Scope::CatalogRead],
+            Self::Author => &[
+                Scope::ExecRead,
+                Scope::ExecRun,
+                Scope::CatalogRead,
+                Scope::CatalogWrite,
+                Scope::SubWrite,
+                Scope::CredUse,
+            ],
+            Self::Operator => &[
+                Scope::ExecRead,
+                Scope::ExecRun,
+                Scope::ExecApprove,
+                Scope::CatalogRead,
+                Scope::CredUse,
+                Scope::MetricsRead,
+            ],
+            Self::Worker => &[Scope::Worker],
+            Self::Ci => &[Scope::ExecRead, Scope::ExecRun, Scope::CatalogRead, Scope::CatalogWrite],
+        }
+    }
+}
+
 /// Revoke a token (takes effect within seconds)
 ///
 /// This cannot be undone. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  noetl token revoke gpu-worker
   noetl token revoke 308400000000000001
   noetl token revoke 4821                  the end of its id is enough
   noetl token revoke 4821 --yes")]
 pub(crate) struct TokenRevokeArgs {
-    /// Id as shown by 'noetl token list', or a unique part of it
+    /// Name or id as shown by 'noetl token list', or a unique part of the id
+    #[arg(value_name = "TOKEN")]
     id: String,
     #[command(flatten)]
     confirm: ConfirmArgs,
@@ -117,9 +164,12 @@ pub(crate) fn run(command: &TokenCommand, io: &mut Io<'_>) -> Result<CommandExit
 
 fn create_token(args: &TokenCreateArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let server = args.client.connect_to_server(io)?;
+    let role_scopes = args.role.map_or(&[][..], TokenRole::scopes);
+    let scopes: ScopeSet = role_scopes.iter().chain(&args.scopes).copied().collect();
+    let scopes = scopes.iter().collect();
     let request = CreateTokenRequest {
         name: args.name.as_str().into(),
-        scopes: args.scopes.clone(),
+        scopes,
         pools: (!args.pools.is_empty()).then(|| args.pools.clone()),
         path_globs: (!args.paths.is_empty())
             .then(|| args.paths.iter().map(|glob| glob.as_str().into()).collect()),
@@ -182,17 +232,22 @@ fn token_state(token: &TokenView, times: &TimeFormatter) -> TableCell {
     TableCell::styled("active", palette::SUCCESS)
 }
 
-/// Finds a token by its id, or by a unique beginning or end of it.
+/// Finds a token by its id, by the name of the only active token with it, or by a unique beginning or
+/// end of its id.
 fn find_token<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView> {
     let is_id = |token: &&TokenView| token.id.to_string() == text;
     if let Some(token) = tokens.iter().find(is_id) {
         return Ok(token);
     }
+    let has_name = |token: &&TokenView| token.name == *text && token.revoked_at.is_none();
     let is_part = |token: &&TokenView| {
         let id = token.id.to_string();
         !text.is_empty() && (id.starts_with(text) || id.ends_with(text))
     };
-    let matches: Vec<&TokenView> = tokens.iter().filter(is_part).collect();
+    let mut matches: Vec<&TokenView> = tokens.iter().filter(has_name).collect();
+    if matches.is_empty() {
+        matches = tokens.iter().filter(is_part).collect();
+    }
     match matches.as_slice() {
         [token] => Ok(token),
         [] => Err(Error::not_found(format!("there is no token '{}'", escape_control(text)))
@@ -203,7 +258,7 @@ fn find_token<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView> 
             let listed: Vec<String> = listed.collect();
             let (text, listed) = (escape_control(text), listed.join(", "));
             Err(Error::usage(format!("'{text}' matches several tokens: {listed}"))
-                .with_help("use more digits of the id"))
+                .with_help("use the id"))
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct GivenSettings {
 }
 
 /// Values of all given settings, with warnings.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, SettingOrigin)>,
     /// Files from which secrets were read.

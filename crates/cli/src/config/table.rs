@@ -246,6 +246,8 @@ settings! {
         "Maximum attempts to publish an outbox row before it becomes dead");
     OUTBOX_KEEP_HOURS: u32 = fixed("NOETL_OUTBOX_KEEP_HOURS", "24", parse_number::<1, 8760>,
         "Hours that published outbox rows are kept");
+    COMMAND_RETENTION_DAYS: u32 = fixed("NOETL_COMMAND_RETENTION_DAYS", "7", parse_number::<0, 36_500>,
+        "Days that ended commands are kept in the queue; 0 keeps them. Logs are kept");
     AUTO_PURGE_DAYS: u32 = fixed("NOETL_AUTO_PURGE_DAYS", "0", parse_number::<0, 36_500>,
         "Days after which the daily cleanup deletes the logs of ended runs; 0 keeps them");
 

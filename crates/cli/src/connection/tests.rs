@@ -104,7 +104,8 @@ fn selected_endpoint(
     env: &[(&str, &str)],
     selected_profile: Option<&str>,
 ) -> (String, Option<String>) {
-    resolve_with(flags, env, selected_profile, select_operator_endpoint)
+    let (url, token) = resolve_with(flags, env, selected_profile, select_operator_endpoint);
+    (url.unwrap(), token)
 }
 
 fn endpoint(url: &str, token: &str) -> (String, Option<String>) {

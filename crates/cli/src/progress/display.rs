@@ -7,7 +7,7 @@ use noetl_api::execution::EventView;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::source::Span;
 use noetl_playbook::{CheckOptions, Document, check, find_error_span};
-use noetl_types::{ExecutionStatus, TaskError, Timestamp};
+use noetl_types::{ExecutionStatus, Json, TaskError, TaskErrorKind, Timestamp};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::state::{ActiveStep, ProgressNote, ProgressState, StepPass, StepStats};
@@ -298,13 +298,21 @@ pub(crate) fn render_step_failure(
         notes.push(format!("after {}", pluralize(attempt as usize, "attempt")));
     }
     let failure = diagnostic::RunFailure {
-        kind: error.kind.as_str(),
+        kind: &failure_label(error),
         message: &error.message,
         span: source.and_then(|source| source.error_span(step, error)),
         notes: &notes,
     };
     let (file, text) = source.map_or(("", ""), |source| (&source.file, &source.text));
     diagnostic::render_failure(file, text, &failure, stream)
+}
+
+/// Label of an error: the exit code of a program, or the kind.
+fn failure_label(error: &TaskError) -> String {
+    match error.code.as_ref().and_then(Json::as_i64) {
+        Some(code) if error.kind == TaskErrorKind::Transform => format!("exit {code}"),
+        _ => error.kind.as_str().to_owned(),
+    }
 }
 
 fn paint_line(paint: ColorPaint, sign: &str, style: anstyle::Style, text: &str) -> String {
@@ -356,7 +364,7 @@ fn format_active(active: &ActiveStep, now: Timestamp) -> String {
 }
 
 /// First line of an error, shortened.
-fn error_summary(error: &TaskError) -> String {
+pub(crate) fn error_summary(error: &TaskError) -> String {
     let first = error.message.lines().next().unwrap_or_default();
     truncate_to_width(&escape_control(first), MAX_ERROR_CHARS, "…")
 }

@@ -9,5 +9,7 @@ mod state;
 mod tests;
 
 pub(crate) use display::{
-    PlaybookSource, ProgressDisplay, ProgressStyle, frame_interval, render_step_failure,
+    PlaybookSource, ProgressDisplay, ProgressStyle, error_summary, frame_interval,
+    render_step_failure,
 };
+pub(crate) use state::event_error;

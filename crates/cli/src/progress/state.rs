@@ -194,7 +194,8 @@ impl ProgressState {
     }
 }
 
-fn event_error(event: &EventView) -> TaskError {
+/// Error of an event of a failed command or step.
+pub(crate) fn event_error(event: &EventView) -> TaskError {
     match (result_context(event, "error"), &event.error) {
         (Some(error), _) => TaskError::from_json(error),
         (None, Some(message)) => TaskError::from_json(&Json::from(&**message)),

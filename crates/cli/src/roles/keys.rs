@@ -13,17 +13,25 @@ use crate::config::table::{ENCRYPTION_KEY, ENCRYPTION_KEYS_OLD};
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
 
-/// Loads the keys from the configuration, or for a database file from the key file next to it. Only
-/// a server creates a missing key file.
+/// Treatment of a missing key file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyFile {
+    /// Create it, since secrets may be stored.
+    CreateIfMissing,
+    /// Do without keys.
+    Optional,
+}
+
+/// Loads the keys from the configuration, or for a database file from the key file next to it.
 pub(super) fn load_keys(
     config: &Config,
     location: &StoreLocation,
-    is_server: bool,
+    key_file: KeyFile,
 ) -> Result<Option<Arc<KeyRing>>> {
     let current = match config.get(&ENCRYPTION_KEY)? {
         Some(text) => Some(parse_key(ENCRYPTION_KEY.info.name, &text)?),
         None => match location.file_path() {
-            Some(file) => load_key_file(file, is_server)?,
+            Some(file) => load_key_file(file, key_file == KeyFile::CreateIfMissing)?,
             None => None,
         },
     };

@@ -1,21 +1,48 @@
 //! Cancels runs whose process no longer exists.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use noetl_api::execution::CancelRequest;
 use noetl_server::{CallContext, ControlPlane, RuntimeError};
 use noetl_store::{Execution, ExecutionFilter, RuntimeKind, Store, StoreError};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, TenantId, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, PoolName, TenantId, Timestamp};
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process};
 
 use super::store::StoreLocation;
+use super::worker::random_suffix;
 use crate::config::Config;
 use crate::config::table::WORKER_OFFLINE_SECS;
 use crate::error::{Error, Result};
 
-/// Prefix of the pools of local runs. Each local run has its own pool, so that processes do not
-/// execute each other's commands.
-pub(crate) const LOCAL_POOL_PREFIX: &str = "local-";
+/// Pool of the local runs of this process, which no other process serves. Contains the process id,
+/// so that other processes on the same database file can detect its end.
+pub(crate) fn local_pool_name() -> PoolName {
+    static NAME: LazyLock<PoolName> = LazyLock::new(|| {
+        let (prefix, id) = (PoolName::LOCAL_PREFIX, std::process::id());
+        // The name is always valid. The shared pool is only a fallback.
+        PoolName::new(format!("{prefix}{id:08x}-{}", random_suffix()))
+            .unwrap_or_else(|_| PoolName::shared())
+    });
+    NAME.clone()
+}
+
+/// True if the process of a local pool exists. An id that was reused in another container can be
+/// that of this process, which knows its own pool.
+fn is_process_alive(pool: &PoolName) -> bool {
+    if *pool == local_pool_name() {
+        return true;
+    }
+    let name = pool.as_str().strip_prefix(PoolName::LOCAL_PREFIX).unwrap_or_default();
+    let id = name
+        .split('-')
+        .next()
+        .and_then(|id| i32::from_str_radix(id, 16).ok())
+        .and_then(Pid::from_raw);
+    id.is_some_and(|id| id != getpid() && !matches!(test_kill_process(id), Err(Errno::SRCH)))
+}
 
 /// Multiple of the offline timeout after which a worker on a shared database counts as lost.
 /// Machines share the database, and a worker may be paused for a while.
@@ -27,9 +54,9 @@ const MAX_EXAMINED_RUNS: usize = 100_000;
 /// Runs that no process will continue.
 #[derive(Debug, Clone, Copy)]
 enum OrphanScope {
-    /// All local runs. This process uses the store exclusively, so no other process is running
-    /// them.
-    AllLocalRuns,
+    /// Local runs whose process does not exist. Other processes on this machine use the database
+    /// file through this one.
+    EndedProcesses,
     /// Local runs whose worker has sent no heartbeat for this time.
     SilentFor(Millis),
 }
@@ -39,7 +66,7 @@ impl OrphanScope {
     fn for_location(location: &StoreLocation, config: &Config) -> Result<Option<Self>> {
         Ok(match location {
             StoreLocation::Memory => None,
-            StoreLocation::File { .. } => Some(Self::AllLocalRuns),
+            StoreLocation::File { .. } => Some(Self::EndedProcesses),
             StoreLocation::Database(_) => {
                 let silence =
                     config.value(&WORKER_OFFLINE_SECS)?.saturating_mul(LOST_TIMEOUT_MULTIPLE);
@@ -72,7 +99,7 @@ async fn cancel_orphans_in(
 ) -> Result<usize, RuntimeError> {
     let now = runtime.infra.now();
     let (cutoff, live_pools) = match scope {
-        OrphanScope::AllLocalRuns => (None, BTreeSet::new()),
+        OrphanScope::EndedProcesses => (None, BTreeSet::new()),
         // A new run can exist before its worker is registered.
         OrphanScope::SilentFor(silence) => {
             let cutoff = now.saturating_sub(silence);
@@ -81,9 +108,12 @@ async fn cancel_orphans_in(
     };
     let is_orphan = |execution: &Execution| {
         let facts = &execution.facts;
-        facts.pool.as_str().starts_with(LOCAL_POOL_PREFIX)
+        facts.pool.is_local()
             && !live_pools.contains(facts.pool.as_str())
-            && cutoff.is_none_or(|cutoff| facts.started_at < cutoff)
+            && match cutoff {
+                Some(cutoff) => facts.started_at < cutoff,
+                None => !is_process_alive(&facts.pool),
+            }
     };
     let mut count = 0;
     for status in [ExecutionStatus::Pending, ExecutionStatus::Running, ExecutionStatus::Paused] {

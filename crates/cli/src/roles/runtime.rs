@@ -10,18 +10,19 @@ use noetl_store::Store;
 use noetl_types::limits::MaxAttempts;
 use noetl_types::{Millis, Text};
 
+pub(crate) use super::keys::KeyFile;
 use super::keys::load_keys;
 use super::store::StoreLocation;
 use crate::config::table::{
     ANCHOR_FILE, ANCHOR_SECS, AUTO_PURGE_DAYS, CLASSIC_CLAIM_MAX_SECS, COMMAND_LEASE_SECS,
-    DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_BROADCASTS,
-    MAX_DEFINITIONS, MAX_DESCENDANTS, MAX_LIVE, MAX_TOKENS, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED,
-    OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL,
-    RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME, SHARD_COUNT, SHARD_INDEX,
-    SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED,
-    STREAM_POLL_MS, STREAM_RETENTION_SECS, TENANT_WEIGHTS, TRACES, UNSAFE_NATS, VERIFY_HOURS,
-    WORKER_OFFLINE_SECS,
+    COMMAND_RETENTION_DAYS, DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS,
+    MAX_BROADCASTS, MAX_DEFINITIONS, MAX_DESCENDANTS, MAX_LIVE, MAX_TOKENS, NATS_BARE_SUBJECT,
+    NATS_COMMAND_TOKENS, NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER,
+    OUTBOX_ENABLED, OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS,
+    PARTITIONS_AHEAD_MONTHS, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME,
+    SHARD_COUNT, SHARD_INDEX, SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH,
+    STREAM_DEDUP_SECS, STREAM_ENABLED, STREAM_POLL_MS, STREAM_RETENTION_SECS, TENANT_WEIGHTS,
+    TRACES, UNSAFE_NATS, VERIFY_HOURS, WORKER_OFFLINE_SECS,
 };
 use crate::config::{Config, invalid_value_error};
 use crate::error::{Error, Result};
@@ -41,9 +42,10 @@ pub(crate) async fn open_runtime(
     location: &StoreLocation,
     config: &Config,
     endpoint: Option<ServerEndpoint<'_>>,
+    key_file: KeyFile,
 ) -> Result<ControlPlane> {
     let settings = Settings {
-        keys: load_keys(config, location, endpoint.is_some())?,
+        keys: load_keys(config, location, key_file)?,
         ..runtime_settings(config, endpoint)?
     };
     let runtime = ControlPlane::open(store, Arc::new(SystemClock), settings).await;
@@ -65,7 +67,7 @@ pub(crate) fn open_verifying_runtime(
     location: &StoreLocation,
     config: &Config,
 ) -> Result<ControlPlane> {
-    let keys = load_keys(config, location, false)?;
+    let keys = load_keys(config, location, KeyFile::Optional)?;
     let settings = Settings { keys, ..runtime_settings(config, None)? };
     Ok(ControlPlane::open_read_only(store, Arc::new(SystemClock), settings))
 }
@@ -112,6 +114,7 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE_SECS)?.into()),
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_retention: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP_HOURS)?) * 3600),
+        command_retention_days: config.value(&COMMAND_RETENTION_DAYS)?,
         auto_purge_days: config.value(&AUTO_PURGE_DAYS)?,
         anchor_interval: if is_server {
             Millis::from_secs(config.value(&ANCHOR_SECS)?.into())

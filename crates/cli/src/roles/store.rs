@@ -398,7 +398,7 @@ pub(super) fn secret_paths(config: &Config, scope: SecretPathScope) -> Result<Ve
 
 /// Files of a database: the file, its companion files, and the encryption key.
 fn database_files(database: &Path) -> Vec<PathBuf> {
-    let files = ["", "-wal", "-shm", "-journal", ".lock"].into_iter();
+    let files = ["", "-wal", "-shm", "-journal", ".lock", ".sock"].into_iter();
     let files = files.map(|suffix| {
         let mut name = database.as_os_str().to_owned();
         name.push(suffix);

@@ -12,10 +12,8 @@ use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionList, Executi
 use noetl_api::{Client, WorkerApi as _};
 use noetl_server::{CallContext, ControlPlane};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Json, PlaybookPath, PoolName, Text};
+use noetl_types::{ErrorCode, ExecutionId, Json, PlaybookPath, Text};
 
-use super::orphans::LOCAL_POOL_PREFIX;
-use super::worker::random_suffix;
 use crate::error::{Error, Result};
 
 /// Target of requests about runs.
@@ -25,6 +23,8 @@ pub(crate) enum Target {
     Local(ControlPlane),
     /// A server.
     Remote(Client),
+    /// The process that has the local database open.
+    File(Client),
 }
 
 /// Calls a service of this process, or the corresponding call of the server.
@@ -34,7 +34,7 @@ macro_rules! call_target {
             Self::Local(services) => {
                 services.$service.$local(CallContext::server(), $($arg),*).await?
             }
-            Self::Remote(client) => client.$remote($($remote_arg),*).await?,
+            Self::Remote(client) | Self::File(client) => client.$remote($($remote_arg),*).await?,
         })
     };
 }
@@ -55,7 +55,7 @@ impl Target {
             Self::Local(runtime) => {
                 runtime.executions.start(CallContext::server(), request).await?.answer
             }
-            Self::Remote(client) => client.execute_playbook(&request).await?,
+            Self::Remote(client) | Self::File(client) => client.execute_playbook(&request).await?,
         })
     }
 
@@ -68,7 +68,7 @@ impl Target {
     pub(crate) fn require_server(&self) -> Result<&Client> {
         match self {
             Self::Local(_) => Err(Error::failed("this operation requires a server")),
-            Self::Remote(client) => Ok(client),
+            Self::Remote(client) | Self::File(client) => Ok(client),
         }
     }
 
@@ -161,7 +161,7 @@ impl Target {
                 .await
                 .map(drop)
                 .map_err(Error::from),
-            Self::Remote(client) => {
+            Self::Remote(client) | Self::File(client) => {
                 client.cancel_execution(id, &request).await.map(drop).map_err(Error::from)
             }
         };
@@ -170,11 +170,4 @@ impl Target {
             result => result,
         }
     }
-}
-
-/// Name of a pool for one local run, which no other process serves.
-pub(crate) fn local_pool_name() -> PoolName {
-    // The name is always valid. The shared pool is only a fallback.
-    PoolName::new(format!("{LOCAL_POOL_PREFIX}{}", random_suffix()))
-        .unwrap_or_else(|_| PoolName::shared())
 }

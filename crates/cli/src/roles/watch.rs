@@ -44,7 +44,9 @@ impl ExecutionWatch {
         let reader = EventReader { execution_id, after, sender };
         match target.clone() {
             Target::Local(runtime) => tasks.spawn(reader.poll_runtime(runtime)),
-            Target::Remote(client) => tasks.spawn(reader.follow_server(client)),
+            Target::Remote(client) | Target::File(client) => {
+                tasks.spawn(reader.follow_server(client))
+            }
         };
         Self { batches, _reader: tasks }
     }

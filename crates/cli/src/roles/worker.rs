@@ -2,9 +2,10 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::Path;
 use std::sync::Arc;
 
-use noetl_server::ControlPlane;
+use noetl_api::WorkerApi;
 use noetl_tools::egress::{EgressPolicy, EgressRule};
 use noetl_tools::sandbox::{SandboxMode, SandboxSettings, SandboxStatus};
 use noetl_tools::{
@@ -90,7 +91,7 @@ impl InProcessWorker {
     /// Starts a worker of a pool. Running commands get `drain_timeout` to finish after a stop
     /// request.
     pub(crate) fn start(
-        runtime: &ControlPlane,
+        api: Arc<dyn WorkerApi>,
         pool: PoolName,
         drain_timeout: Millis,
         config: &Config,
@@ -101,7 +102,7 @@ impl InProcessWorker {
         let platform = PlatformToolSettings::default();
         let toolbox = build_toolbox(config, env, CodeTrust::Trusted, platform)?;
         let stop = CancellationToken::new();
-        let worker = Worker::new(Arc::new(runtime.worker_api()), toolbox, settings);
+        let worker = Worker::new(api, toolbox, settings);
         Ok(Self { task: tokio::spawn(worker.run(stop.clone())), stop })
     }
 }
@@ -279,6 +280,13 @@ pub(crate) fn tool_settings(
     let mut egress = config.get(&EGRESS)?.unwrap_or_else(|| trust.default_egress());
     if let EgressPolicy::Public { allow } = &mut egress {
         allow.extend(platform.allowed_egress);
+    }
+    if let Some(dir) = env.get("VIRTUAL_ENV")
+        && !Path::new(dir).join("bin/python").is_file()
+    {
+        let fault =
+            "has no program bin/python; create it with 'python3 -m venv', or unset the variable";
+        return Err(invalid_value_error("VIRTUAL_ENV", Some(dir), fault));
     }
     let variables = env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {

@@ -29,6 +29,6 @@ pub use metrics_listener::{MetricsRenderer, serve_metrics};
 pub use middleware::cors::AllowedOrigins;
 pub use middleware::internal_token::InternalToken;
 pub use mtls::CertificateIdentities;
-pub use serve::{HttpListeners, ServeError, serve_http};
+pub use serve::{HttpListeners, ServeError, serve_http, serve_owner};
 pub use settings::HttpSettings;
 pub use tls::{ListenerTls, ListenerTlsError};

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use noetl_types::Millis;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +50,13 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     \"detail\":\"the server has reached its maximum number of connections; retry later\",\
     \"code\":\"pool_saturated\",\
     \"error\":\"the server has reached its maximum number of connections; retry later\"}";
+
+/// Fixed response to a request without TLS, if the listener requires TLS.
+const TLS_REQUIRED: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain; charset=utf-8\r\n\
+    connection: close\r\n\
+    content-length: 47\r\n\r\n\
+    this port requires TLS; use an https:// address";
 
 /// Reason why the server cannot start listening.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +129,18 @@ pub async fn serve_http(
     Ok(())
 }
 
+/// Serves the user who runs this process over a Unix socket until `shutdown`, then drains the active
+/// requests. Other users are disconnected. No token is needed, and every scope is granted.
+pub async fn serve_owner(
+    services: ControlPlane,
+    listener: UnixListener,
+    settings: HttpSettings,
+    shutdown: CancellationToken,
+) {
+    let server = HttpServer::new(&services, &settings, ListenerKind::All, &shutdown);
+    server.accept_owner_loop(listener).await;
+}
+
 /// Rejects addresses that would expose the server.
 fn check_listen_address(address: SocketAddr, settings: &HttpSettings) -> Result<(), ServeError> {
     if address.ip().to_canonical().is_loopback() {
@@ -174,6 +193,34 @@ impl HttpServer {
             }
         }
         drop(listener);
+        self.drain_connections().await;
+    }
+
+    /// Serves the connections of processes of the same user.
+    async fn accept_owner_loop(self, listener: UnixListener) {
+        let own_user = UnixStream::pair().and_then(|(stream, _)| stream.peer_cred());
+        let own_user = own_user.map(|peer| peer.uid()).ok();
+        while let Some(accepted) = self.shutdown.run_until_cancelled(listener.accept()).await {
+            match accepted {
+                Ok((stream, _)) => {
+                    let user = stream.peer_cred().map(|peer| peer.uid()).ok();
+                    if user.is_some() && user == own_user {
+                        let connection = self.connection(ClientPeer::owner());
+                        self.tasks.spawn(connection.serve_requests(stream));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                }
+            }
+        }
+        drop(listener);
+        self.drain_connections().await;
+    }
+
+    /// Waits for active requests, at most as long as the drain timeout.
+    async fn drain_connections(self) {
         self.tasks.close();
         let drain_timeout = to_duration(self.settings.drain_timeout);
         if tokio::time::timeout(drain_timeout, self.tasks.wait()).await.is_err() {
@@ -201,19 +248,23 @@ impl HttpServer {
         }
     }
 
+    fn connection(&self, peer: ClientPeer) -> ClientConnection {
+        ClientConnection {
+            pipeline: Arc::clone(&self.pipeline),
+            peer,
+            write_timeout: to_duration(self.settings.write_timeout),
+            head_timeout: to_duration(self.settings.head_timeout),
+            shutdown: self.shutdown.clone(),
+            force_close: self.force_close.clone(),
+        }
+    }
+
     fn spawn_connection(&self, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
         // Responses are small and must not wait for more data to fill a packet.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY on a connection");
         }
-        let connection = ClientConnection {
-            pipeline: Arc::clone(&self.pipeline),
-            peer: peer.into(),
-            write_timeout: to_duration(self.settings.write_timeout),
-            head_timeout: to_duration(self.settings.head_timeout),
-            shutdown: self.shutdown.clone(),
-            force_close: self.force_close.clone(),
-        };
+        let connection = self.connection(peer.into());
         let acceptor = self.settings.tls.as_ref().map(ListenerTls::acceptor);
         let identities = self.settings.certificate_identities.clone();
         self.tasks.spawn(async move {
@@ -245,6 +296,11 @@ impl ClientConnection {
         identities: &CertificateIdentities,
         stream: TcpStream,
     ) {
+        if self.is_plain_http(&stream).await {
+            let written = stream.try_write(TLS_REQUIRED);
+            tracing::debug!(answered = written.is_ok(), peer = %self.peer.address, "a client sent HTTP without TLS");
+            return;
+        }
         let handshake = tokio::time::timeout(self.head_timeout, acceptor.accept(stream));
         let accepted = tokio::select! {
             accepted = handshake => accepted,
@@ -254,7 +310,7 @@ impl ClientConnection {
             Ok(Ok(stream)) => {
                 let chain = stream.get_ref().1.peer_certificates();
                 let leaf = chain.and_then(|chain| chain.first());
-                self.peer.certificate_identity = leaf.and_then(|leaf| identities.identity_of(leaf));
+                self.peer.connection_identity = leaf.and_then(|leaf| identities.identity_of(leaf));
                 self.serve_requests(stream).await;
             }
             Ok(Err(error)) => {
@@ -262,6 +318,14 @@ impl ClientConnection {
             }
             Err(_) => tracing::debug!(peer = %self.peer.address, "TLS handshake timed out"),
         }
+    }
+
+    /// True if the client sends a request without TLS. A TLS record never begins with a letter.
+    async fn is_plain_http(&self, stream: &TcpStream) -> bool {
+        let mut first = [0];
+        let peeked = tokio::time::timeout(self.head_timeout, stream.peek(&mut first));
+        let peeked = self.shutdown.run_until_cancelled(peeked).await;
+        matches!(peeked, Some(Ok(Ok(1)))) && first[0].is_ascii_alphabetic()
     }
 
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::{FailedPrivilegeCheck, PrivilegeCheck};
-use noetl_types::{Millis, Timestamp};
+use noetl_types::{ByteSize, Millis, Timestamp};
 
 use super::sandbox::check_sandbox;
 use super::server::check_server;
@@ -18,10 +18,13 @@ use crate::error::{Result, error_chain};
 use crate::io::Io;
 use crate::output::relative_time;
 use crate::profile::ProfileFile;
+use crate::render::text_layout::pluralize;
 use crate::roles::{self, OpenResult, StoreLocation};
 
 /// Minimum limit of open files for a busy server.
 const MIN_OPEN_FILES: u64 = 1024;
+/// Size of a database file from which retention is suggested.
+const LARGE_LOG_BYTES: u64 = 1 << 30;
 /// Maximum difference between synchronized clocks.
 const MAX_CLOCK_SKEW: Millis = Millis::from_secs(60);
 
@@ -41,6 +44,7 @@ pub(super) fn run_checks(
                 StoreLocation::Database(_) => findings.extend(check_database(location, config)?),
                 StoreLocation::File { .. } | StoreLocation::Memory => {
                     findings.push(check_store(location));
+                    findings.extend(check_log_growth(location));
                 }
             }
         }
@@ -131,6 +135,25 @@ fn check_store(location: &StoreLocation) -> CheckFinding {
             finding.fix("update an older file with: noetl dev")
         }
     }
+}
+
+/// Reports the size of the database file and its growth per day.
+fn check_log_growth(location: &StoreLocation) -> Option<CheckFinding> {
+    let file = fs::metadata(location.file_path()?).ok()?;
+    let elapsed = file.created().ok()?.elapsed().ok()?;
+    let days = elapsed.as_secs().div_ceil(24 * 3600).max(1);
+    let mut wal = location.file_path()?.as_os_str().to_owned();
+    wal.push("-wal");
+    let bytes = file.len() + fs::metadata(wal).map_or(0, |wal| wal.len());
+    let (size, daily) = (ByteSize::from_bytes(bytes), ByteSize::from_bytes(bytes / days));
+    let age = pluralize(usize::try_from(days).unwrap_or(usize::MAX), "day");
+    let text = format!("{size} in {age}, about {daily} a day");
+    let finding = note("log growth", text);
+    Some(if bytes < LARGE_LOG_BYTES {
+        finding
+    } else {
+        finding.fix("show what can be deleted with: noetl retention plan --events 90")
+    })
 }
 
 /// Connects to the database read-only and checks it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use noetl_api::ApiError;
 use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
 use noetl_api::execution::ExecutionStatusView;
 use noetl_server::{Clock as _, SystemClock};
@@ -12,7 +13,7 @@ use super::RunRequest;
 use super::local_process::{RunTarget, find_run_target};
 use crate::commands::exec::NO_TIMEOUT;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::progress::{ProgressDisplay, frame_interval};
@@ -52,7 +53,7 @@ pub(super) async fn run_to_end(
     if !signals.is_repeated() {
         // Tools get a moment to stop. A further interrupt skips this.
         tokio::select! {
-            () = run_target.shut_down() => {}
+            stopped = run_target.shut_down() => stopped?,
             _ = signals.next_signal() => {}
         }
     }
@@ -70,7 +71,7 @@ async fn start_and_follow(
     let started = start_run(request, run_target).await?;
     let ExecuteResponse { execution_id: id, version, .. } = started;
     let server = match &target {
-        Target::Local(_) => String::new(),
+        Target::Local(_) | Target::File(_) => String::new(),
         Target::Remote(client) => format!(" · at {}", client.base_url()),
     };
     let path = escape_control(started.path.as_str());
@@ -99,15 +100,26 @@ async fn start_and_follow(
 
 async fn start_run(options: &RunRequest<'_>, run_target: &RunTarget) -> Result<ExecuteResponse> {
     let target = &run_target.target;
+    for sub_playbook in options.sub_playbooks {
+        target.register_playbook(&sub_playbook.text).await?;
+    }
     let registered = target.register_playbook(&options.source.text).await?;
     let request = ExecuteRequest {
         catalog_id: registered.catalog_id,
         path: Some(registered.path),
         payload: Some(options.payload.clone()),
+        // A process that serves the database can end before it answers. The request is then repeated.
+        dedup: run_target.dedup_key(),
         execution_pool: run_target.pool().cloned(),
         ..ExecuteRequest::default()
     };
-    target.start_execution(request).await
+    let started = target.start_execution(request.clone()).await;
+    match started {
+        Err(Error::Api(ApiError::Unreachable(_))) if request.dedup.is_some() => {
+            target.start_execution(request).await
+        }
+        started => started,
+    }
 }
 
 fn exit_code(status: ExecutionStatus, cancelled: Option<CancelReason>) -> CommandExit {
@@ -250,14 +262,16 @@ impl EndedRun<'_> {
             (Target::Remote(client), _) => {
                 format!("  log: {name} · {show_command} --server {}", client.base_url())
             }
-            (Target::Local(_), StoreLocation::Memory) => "  log: not stored".to_owned(),
-            (Target::Local(_), StoreLocation::File { is_default: true, .. }) => {
+            (Target::Local(_) | Target::File(_), StoreLocation::Memory) => {
+                "  log: not stored".to_owned()
+            }
+            (Target::Local(_) | Target::File(_), StoreLocation::File { is_default: true, .. }) => {
                 format!("  log: {name} · {show_command}")
             }
-            (Target::Local(_), StoreLocation::File { .. }) => {
+            (Target::Local(_) | Target::File(_), StoreLocation::File { .. }) => {
                 format!("  log: {name} · {show_command} --store sqlite:{name}")
             }
-            (Target::Local(_), StoreLocation::Database(_)) => {
+            (Target::Local(_) | Target::File(_), StoreLocation::Database(_)) => {
                 format!("  log: {name} · noetl server, then {show_command}")
             }
         }

@@ -1,9 +1,10 @@
-//! Location of a run: this process, once the database is free, or the server that uses it.
+//! Location of a run: this process, or the server that uses the database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_api::{Client, ClientSettings};
+use noetl_api::execute::DedupKey;
+use noetl_api::{Client, ClientSettings, WorkerApi};
 use noetl_playbook::model::ToolKind;
 use noetl_server::ControlPlane;
 use noetl_store::Store;
@@ -16,32 +17,48 @@ use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::render::text_layout::escape_control;
 use crate::roles::{
-    self, InProcessWorker, OpenResult, ServerLockFile, StopSignals, StoreLocation, Target,
+    self, FileHost, InProcessWorker, KeyFile, OPEN_RETRY_INTERVAL, OpenResult, ServerLockFile,
+    SocketServer, StopSignals, StoreLocation, Target,
 };
 
-/// Interval between attempts to open a database that is in use.
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time for pending writes at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Target of a run, with the components in this process if the run is local.
+/// Target of a run, with the components in this process.
 pub(super) struct RunTarget {
     pub(super) target: Target,
+    /// `None` if a server executes the run.
     local: Option<LocalProcess>,
 }
 
 /// Components that run in this process.
 struct LocalProcess {
-    runtime: ControlPlane,
+    control_plane: LocalControlPlane,
     pool: PoolName,
     /// `None` once the worker has ended.
     worker: Option<InProcessWorker>,
+}
+
+/// Control plane of a local run.
+enum LocalControlPlane {
+    /// This process has the database open and serves other processes.
+    Own(ControlPlane, Option<SocketServer>),
+    /// Another process has the database open. This one takes over when it ends.
+    Shared(FileHost),
 }
 
 impl RunTarget {
     /// Pool of the local worker, if the run is local.
     pub(super) fn pool(&self) -> Option<&PoolName> {
         self.local.as_ref().map(|local| &local.pool)
+    }
+
+    /// Deduplication key of the start of the run, if another process can end before it answers.
+    pub(super) fn dedup_key(&self) -> Option<DedupKey> {
+        let is_shared =
+            |local: &&LocalProcess| matches!(local.control_plane, LocalControlPlane::Shared(_));
+        let local = self.local.as_ref().filter(is_shared)?;
+        Some(DedupKey { key: local.pool.as_str().into(), window_secs: None })
     }
 
     /// Waits until the worker ends by itself, and reports this once. The end is not an error if the
@@ -61,19 +78,28 @@ impl RunTarget {
     }
 
     /// Stops the local components: kills tools and completes pending writes.
-    pub(super) async fn shut_down(self) {
-        let Some(LocalProcess { runtime, worker, .. }) = self.local else { return };
+    pub(super) async fn shut_down(self) -> Result<()> {
+        let Some(LocalProcess { control_plane, worker, .. }) = self.local else { return Ok(()) };
         if let Some(worker) = worker {
             worker.stop.cancel();
             // A failure of the worker was already reported.
             drop(worker.task.await);
         }
-        runtime.close(CLOSE_TIMEOUT).await;
+        match control_plane {
+            LocalControlPlane::Own(runtime, socket) => {
+                if let Some(socket) = socket {
+                    socket.stop().await;
+                }
+                runtime.close(CLOSE_TIMEOUT).await;
+                Ok(())
+            }
+            LocalControlPlane::Shared(host) => host.stop().await,
+        }
     }
 }
 
-/// Selects the location of the run. Waits while the database is in use. Returns `None` if the user
-/// stops waiting.
+/// Selects the location of the run. Waits while a process that does not share the database has it
+/// open. Returns `None` if the user stops waiting.
 pub(super) async fn find_run_target(
     request: &RunRequest<'_>,
     location: &StoreLocation,
@@ -87,15 +113,26 @@ pub(super) async fn find_run_target(
     loop {
         let lock_file = match location.open_store().await? {
             OpenResult::Store(store) => {
-                if !matches!(location, StoreLocation::Database(_)) {
-                    warn_unanswerable_waits(request, io)?;
-                }
-                let local = start_local_process(store, location, config, io).await?;
-                let target = Target::Local(local.runtime.clone());
+                print_answer_note(request, location, io)?;
+                let runtime = open_own_runtime(store, location, config).await?;
+                let (target, api) =
+                    (Target::Local(runtime.clone()), Arc::new(runtime.worker_api()));
+                let socket = SocketServer::start(&runtime, location);
+                let control_plane = LocalControlPlane::Own(runtime, socket);
+                let local = LocalProcess::start(control_plane, api, config, io)?;
                 return Ok(Some(RunTarget { target, local: Some(local) }));
             }
             OpenResult::InUse(lock_file) => lock_file,
         };
+        if lock_file.is_none()
+            && let Some(host) = connect_to_run(location, config).await?
+        {
+            print_answer_note(request, location, io)?;
+            let client = host.client().clone();
+            let control_plane = LocalControlPlane::Shared(host);
+            let local = LocalProcess::start(control_plane, Arc::new(client.clone()), config, io)?;
+            return Ok(Some(RunTarget { target: Target::File(client), local: Some(local) }));
+        }
         if let Some(client) = connect_to_holder(lock_file.as_ref(), config).await? {
             return Ok(Some(RunTarget { target: Target::Remote(client), local: None }));
         }
@@ -105,28 +142,55 @@ pub(super) async fn find_run_target(
         if !is_announced {
             is_announced = true;
             let name = location.display_name();
-            io.print_note(format_args!("waiting for another run that uses {name}"))?;
+            io.print_note(format_args!("waiting for another process that uses {name}"))?;
         }
         tokio::select! {
-            () = tokio::time::sleep(LOCK_RETRY_INTERVAL) => {}
+            () = tokio::time::sleep(OPEN_RETRY_INTERVAL) => {}
             _ = signals.next_signal() => return Ok(None),
         }
     }
 }
 
-/// Warns about steps that wait for a signal or approval. These are received through a server, so a
-/// local run would wait forever.
-fn warn_unanswerable_waits(request: &RunRequest<'_>, io: &mut Io<'_>) -> Result<()> {
-    let mut steps = request.source.playbook.workflow.iter();
-    let waits = |kind: ToolKind| matches!(kind, ToolKind::Wait | ToolKind::Approval);
-    let waiting_step = steps.find(|step| step.tool.tasks().iter().any(|task| waits(*task.kind)));
-    if let Some(step) = waiting_step {
-        let name = escape_control(&step.name);
-        io.print_note(format_args!(
-            "step '{name}' waits for an answer, which requires a server; start 'noetl dev' and run this again"
-        ))?;
+/// Names the command that answers a step that can wait for a signal or approval.
+fn print_answer_note(
+    request: &RunRequest<'_>,
+    location: &StoreLocation,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    let steps = request.source.playbook.workflow.iter();
+    let mut tasks = steps.flat_map(|step| step.tool.tasks().iter().map(move |task| (step, task)));
+    let waiting = tasks.find_map(|(step, task)| match *task.kind {
+        ToolKind::Approval => Some((step, "approve last")),
+        ToolKind::Wait => Some((step, "signal last NAME")),
+        _ => None,
+    });
+    let Some((step, command)) = waiting else { return Ok(()) };
+    let name = escape_control(&step.name);
+    match location {
+        StoreLocation::Memory => io.print_note(format_args!(
+            "step '{name}' can wait for an answer, which a run without a database cannot receive; \
+             run this without --ephemeral"
+        ))?,
+        StoreLocation::File { .. } => io.print_note(format_args!(
+            "step '{name}' can wait for an answer; give it in another terminal with: noetl runs \
+             {command}"
+        ))?,
+        // Servers on the same database receive answers.
+        StoreLocation::Database(_) => {}
     }
     Ok(())
+}
+
+/// Connects to another process that runs playbooks on the database, if there is one.
+async fn connect_to_run(location: &StoreLocation, config: &Config) -> Result<Option<FileHost>> {
+    let Some(mut host) = FileHost::start(location, config, KeyFile::Optional)? else {
+        return Ok(None);
+    };
+    if host.is_reachable().await? {
+        return Ok(Some(host));
+    }
+    host.stop().await?;
+    Ok(None)
 }
 
 /// Client of the server that uses the database, if it responds.
@@ -161,17 +225,29 @@ fn database_in_use_error(
     location.in_use_error(&help)
 }
 
-/// Starts the runtime and a worker in this process.
-async fn start_local_process(
+/// Opens the runtime of this process.
+async fn open_own_runtime(
     store: Arc<dyn Store>,
     location: &StoreLocation,
     config: &Config,
-    io: &mut Io<'_>,
-) -> Result<LocalProcess> {
-    let runtime = roles::open_runtime(Arc::clone(&store), location, config, None).await?;
+) -> Result<ControlPlane> {
+    let runtime =
+        roles::open_runtime(Arc::clone(&store), location, config, None, KeyFile::Optional).await?;
     roles::cancel_orphans(&*store, &runtime, location, config).await?;
-    let pool = roles::local_pool_name();
-    // The worker stops without draining, since nothing is needed after the run ends.
-    let worker = InProcessWorker::start(&runtime, pool.clone(), Millis::ZERO, config, &io.env)?;
-    Ok(LocalProcess { runtime, pool, worker: Some(worker) })
+    Ok(runtime)
+}
+
+impl LocalProcess {
+    /// Starts a worker in this process.
+    fn start(
+        control_plane: LocalControlPlane,
+        api: Arc<dyn WorkerApi>,
+        config: &Config,
+        io: &Io<'_>,
+    ) -> Result<Self> {
+        let pool = roles::local_pool_name();
+        // The worker stops without draining, since nothing is needed after the run ends.
+        let worker = InProcessWorker::start(api, pool.clone(), Millis::ZERO, config, &io.env)?;
+        Ok(Self { control_plane, pool, worker: Some(worker) })
+    }
 }

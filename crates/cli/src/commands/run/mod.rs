@@ -2,6 +2,7 @@
 
 mod follow;
 mod local_process;
+mod sub_playbooks;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,8 +33,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Run a playbook locally
 ///
 /// Checks the playbook, runs it in this process with its progress on standard error, and prints its
-/// result to standard output. No server is required. The log is stored in a database in the data
-/// directory. If 'noetl dev' or a server is using that database, it executes the run instead.
+/// result to standard output. No server is required. Sub-playbooks are read from the files beside
+/// the playbook, and from the catalog. The log is stored in a database in the data directory.
+/// Several runs can use that database at once. If 'noetl dev' or a server is using it, that executes
+/// the run instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Ctrl-C cancels the run; a second Ctrl-C quits immediately.
@@ -72,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Cancel the run if it takes longer, such as 30s or 5m
     #[arg(long, value_name = "DURATION", value_parser = Millis::parse)]
     timeout: Option<Millis>,
-    /// Wait at most this long for another run that uses the same database
+    /// Wait at most this long for another process that does not share the database
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Millis::parse)]
     lock_timeout: Millis,
     #[command(flatten)]
@@ -82,6 +85,7 @@ pub(crate) struct RunArgs {
 /// Options of a run.
 struct RunRequest<'s> {
     source: &'s PlaybookSource,
+    sub_playbooks: &'s [PlaybookSource],
     payload: Json,
     format: Option<ResultFormat>,
     timeout: Option<Millis>,
@@ -109,8 +113,11 @@ pub(crate) fn run(args: &RunArgs, io: &mut Io<'_>) -> Result<CommandExit> {
             style = ProgressStyle::Lines;
         }
     }
+    let origin = DocumentOrigin::new(&args.file);
+    let sub_playbooks = sub_playbooks::find_sub_playbooks(&origin, &source.playbook, io)?;
     let request = RunRequest {
         source: &source,
+        sub_playbooks: &sub_playbooks,
         payload: Json::from(payload),
         format: args.output,
         timeout: args.timeout,

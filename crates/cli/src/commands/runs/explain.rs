@@ -7,7 +7,9 @@ use noetl_api::catalog::CatalogResourceRequest;
 use noetl_api::explain::{
     CausalEvent, ExecutionExplanation, ExplainQuery, FailureView, PointInTime, WaitCondition,
 };
-use noetl_types::{ExecutionId, ExecutionStatus, Seq, TaskError, Text, Timestamp};
+use noetl_api::query::EventsQuery;
+use noetl_types::limits::PageLimit;
+use noetl_types::{EventType, ExecutionId, ExecutionStatus, Seq, TaskError, Text, Timestamp};
 
 use super::find_run;
 use crate::commands::replay::parse_time;
@@ -16,7 +18,7 @@ use crate::error::Result;
 use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::output::{TableCell, TextTable, TimeFormatter};
-use crate::progress::{PlaybookSource, render_step_failure};
+use crate::progress::{PlaybookSource, error_summary, event_error, render_step_failure};
 use crate::render::palette;
 use crate::render::text_layout::escape_control;
 use crate::roles::Target;
@@ -50,6 +52,9 @@ pub(crate) struct RunsExplainArgs {
     #[command(flatten)]
     client: ClientArgs,
 }
+
+/// Maximum failed commands of a completed run that are listed.
+const MAX_LISTED_FAILURES: i64 = 20;
 
 fn parse_seq(text: &str) -> Result<Seq, String> {
     let number = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -89,6 +94,9 @@ async fn explain_run(
     if let Some(failure) = &explanation.failure {
         writeln!(io.out)?;
         print_failure(id, failure, target, io).await?;
+    }
+    if explanation.status == ExecutionStatus::Completed {
+        print_caught_failures(id, target, io).await?;
     }
     if args.why && !explanation.cause.is_empty() {
         writeln!(io.out)?;
@@ -139,6 +147,33 @@ async fn print_failure(
     let step = failure.step.as_deref().unwrap_or_default();
     let text = render_step_failure(source.as_ref(), step, &error, &io.out);
     writeln!(io.out, "{text}")?;
+    Ok(())
+}
+
+/// Prints the commands of a completed run that failed: items of loops, and steps whose errors were
+/// caught.
+async fn print_caught_failures(id: ExecutionId, target: &Target, io: &mut Io<'_>) -> Result<()> {
+    let query = EventsQuery {
+        event_type: Some(EventType::CommandFailed.into()),
+        limit: PageLimit::clamped(MAX_LISTED_FAILURES),
+        ..EventsQuery::default()
+    };
+    let page = target.fetch_events(id, query).await?;
+    if page.events.is_empty() {
+        return Ok(());
+    }
+    writeln!(io.out, "\nfailed commands, which did not end the run:")?;
+    for event in &page.events {
+        let error = event_error(event);
+        let step = escape_control(event.node_name.as_deref().unwrap_or("-"));
+        let meta = event.meta.as_ref().filter(|meta| meta.get("collection_size").is_some());
+        let index = meta.and_then(|meta| meta.get("index"));
+        let item = index.map_or_else(String::new, |index| format!(" [{index}]"));
+        writeln!(io.out, "  {step}{item}: {}", error_summary(&error))?;
+    }
+    if page.next_cursor.is_some() {
+        writeln!(io.out, "  and more; see: noetl runs events {id} --type command.failed")?;
+    }
     Ok(())
 }
 

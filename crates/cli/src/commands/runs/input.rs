@@ -22,7 +22,7 @@ use crate::render::palette;
 /// Repeat a run with the same version and input
 ///
 /// Runs the same version of the playbook with the same workload. Individual values can be
-/// overridden.
+/// overridden. Without a server, runs it in this process like 'noetl run'.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -111,11 +111,13 @@ fn non_empty(values: JsonMap) -> Option<Json> {
 
 pub(super) fn rerun(args: &RerunArgs, io: &mut Io<'_>) -> Result<CommandExit> {
     let workload = non_empty(read_payload(args.payload.as_deref(), &args.sets, io)?);
-    let server = args.client.connect_to_server(io)?;
+    let mut server = args.client.connect_to_server(io)?;
+    let execution_pool = server.start_local_worker(io)?;
     let target = &server.target;
     server.block_on(async {
+        args.wait_args.check_rights(target).await?;
         let id = find_run(target, &args.run).await?;
-        let request = RerunRequest { workload };
+        let request = RerunRequest { workload, execution_pool };
         let started = target.require_server()?.rerun_execution(id, &request).await?;
         args.wait_args.finish(&started, args.client.output, target, io).await
     })

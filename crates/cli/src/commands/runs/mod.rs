@@ -25,8 +25,8 @@ pub(crate) use find::{find_run, invalid_run_error, parse_full_id};
 /// Inspect and control runs
 ///
 /// A run is named by its id, by a unique beginning or end of its id, or by 'last': the newest run
-/// that was not started by another run or by the platform. If no server is running, the read-only
-/// commands read the local database.
+/// that was not started by another run or by the platform. If no server is running, the
+/// commands use the local database.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     List(list::RunsListArgs),

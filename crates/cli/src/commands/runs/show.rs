@@ -79,7 +79,12 @@ async fn show_run(args: &RunsShowArgs, target: &Target, io: &mut Io<'_>) -> Resu
         draw_timeline(timeline, io)?;
     }
     if let Some(error) = &run.summary.error {
-        let label = io.out.paint().text(palette::FAILURE, "error");
+        // A cancelled run has a reason, which is not an error.
+        let (label, style) = match run.summary.status {
+            ExecutionStatus::Cancelled => ("reason", palette::CAUTION),
+            _ => ("error", palette::FAILURE),
+        };
+        let label = io.out.paint().text(style, label);
         writeln!(io.out, "\n{label}: {}", escape_control(error))?;
     }
     let id = run.summary.execution_id;

@@ -53,6 +53,7 @@ async fn start_fixture(server: FakeTask, worker: FakeTask) -> DevProcessFixture 
             task: tokio::spawn(worker.run_task::<WorkerError>(stop_worker.clone())),
             stop: stop_worker.clone(),
         }),
+        socket: None,
     };
     DevProcessFixture { process, store, stop_server, stop_worker }
 }

@@ -153,3 +153,23 @@ async fn tasks_cannot_open_platform_files() {
     assert_eq!(open_file_as_task(&data, CodeTrust::Trusted, &user_file).await, None);
     assert_eq!(open_file_as_task(&data, CodeTrust::Untrusted, &user_file).await, denied);
 }
+
+#[test]
+fn rejects_virtual_environment_without_interpreter() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = || {
+        let path = dir.path().display().to_string();
+        let env: Env = [("VIRTUAL_ENV", &*path)].into_iter().collect();
+        let config = Config::load(&GivenSettings::default(), &env).unwrap();
+        let platform = PlatformToolSettings::default();
+        tool_settings(&config, &env, CodeTrust::Untrusted, platform)
+    };
+    let error = load().unwrap_err().to_string();
+    assert!(error.starts_with("VIRTUAL_ENV is "), "{error}");
+    assert!(error.contains("python3 -m venv"), "{error}");
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    std::fs::write(dir.path().join("bin/python"), "").unwrap();
+    let settings = load().unwrap();
+    let interpreter = dir.path().join("bin/python").display().to_string();
+    assert_eq!(settings.python.interpreter, interpreter);
+}

@@ -26,3 +26,4 @@ mod support;
 mod target_selection;
 mod terminal_output;
 mod tls;
+mod without_server;

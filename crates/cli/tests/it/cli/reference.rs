@@ -25,7 +25,9 @@ fields and the exit codes are stable. Colors are controlled by `--color` and `NO
 
 Client commands select the server from `--server`, then `--profile`, `NOETL_SERVER_URL`,
 `NOETL_PROFILE`, the selected profile (`noetl profile use`), and finally the server that uses the local
-database. If no server uses it, read-only commands read the database directly.
+database. If no server uses it, read-only commands read the database file directly. Other
+commands use a server at the default address if one responds, and otherwise the database file, also
+while a `noetl run` has it open.
 
 A token is sent only to the server it belongs to. The server of a profile receives the token of the profile
 (`--token-env`, `--token-file`), or none. `NOETL_TOKEN` is sent to servers that no profile names. Operator

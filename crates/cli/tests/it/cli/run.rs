@@ -279,22 +279,6 @@ fn second_interrupt_kills_unresponsive_tools() {
 }
 
 #[test]
-fn runs_on_one_sqlite_file_take_turns() {
-    let dir = TestDir::new("run_two");
-    dir.write("text.yaml", TEXT_PLAYBOOK);
-    let first = start_sleeping_run(&dir);
-    let mut second = NoetlProcess::start(isolated_command(&dir, &["run", "text.yaml"]));
-    second.wait_for_stderr("waiting for another run that uses");
-    let output = run_isolated(&dir, &["run", "text.yaml", "--lock-timeout", "0s"]);
-    assert_eq!(output.code, 4);
-    assert!(output.err.contains("error: another process is using"), "{}", output.err);
-    first.send_interrupt();
-    assert_eq!(first.wait_for_exit().0, 130);
-    let (code, out, err) = second.wait_for_exit();
-    assert_eq!((code, &*out), (0, "hello"), "{err}");
-}
-
-#[test]
 fn next_run_cancels_orphaned_run() {
     let dir = TestDir::new("run_orphan");
     dir.write("text.yaml", TEXT_PLAYBOOK);

@@ -67,6 +67,10 @@ fn secret_is_redacted_everywhere() {
     assert!(outputs[4].matches("[REDACTED]").count() >= 4, "{}", outputs[4]);
     for file in fs::read_dir(server.dir.path("data")).unwrap() {
         let path = file.unwrap().path();
+        // The socket contains no data.
+        if !path.is_file() {
+            continue;
+        }
         let bytes = fs::read(&path).unwrap();
         for secret in [CANARY_SECRET, CANARY_BASE64, &CANARY_SECRET.to_uppercase()] {
             let is_leaked = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());

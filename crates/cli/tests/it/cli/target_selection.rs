@@ -7,6 +7,7 @@ use noetl_cli::CommandExit;
 use serde_json::Value;
 
 use crate::cli::client_commands::TestServer;
+use crate::cli::process::NoetlProcess;
 use crate::cli::run::isolated_command;
 use crate::cli::serve::start_listening;
 use crate::cli::support::{CLEAN_PLAYBOOK, CommandOutput, TestDir, wait_until};
@@ -121,8 +122,55 @@ fn unknown_token_sets_exit_code() {
     let id = created["id"].as_str().unwrap();
     let revoked = run_with_token(&admin, &["token", "revoke", &id[6..], "--yes"]);
     assert_eq!(revoked.out, format!("{id} revoked\n"), "{}", revoked.to_snapshot());
+    // So is the name, if only one active token has it.
+    let create = ["token", "create", "etl", "--role", "ci", "-o", "json"];
+    let created: Value = serde_json::from_str(&run_with_token(&admin, &create).out).unwrap();
+    let scopes = ["exec:read", "exec:run", "catalog:read", "catalog:write"];
+    assert_eq!(created["scopes"], serde_json::json!(scopes));
+    assert_eq!(run_with_token(&admin, &["token", "revoke", "etl", "--yes"]).code, 0);
     let missing = run_with_token(&admin, &["token", "revoke", "none", "--yes"]);
     assert_eq!(missing.code, 3, "{}", missing.to_snapshot());
+}
+
+/// `--wait` reads the run, so the token is checked before the run starts. Without a worker, the reason
+/// of the wait is shown. Operator commands accept the token of an admin.
+#[test]
+fn exec_checks_rights_and_names_missing_workers() {
+    let dir = TestDir::new("choosing_rights");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    let (mut server, url) = start_listening(&dir, &["server", "--port", "0"]);
+    server.wait_for_stdout("First token");
+    let admin = server.wait_for_stdout("noetl_").trim().to_owned();
+    let command = |token: &str, args: &[&str]| {
+        let mut command = isolated_command(&dir, args);
+        command.env("NOETL_SERVER_URL", &url).env("NOETL_TOKEN", token);
+        command
+    };
+    let run_with_token = |token: &str, args: &[&str]| -> CommandOutput {
+        command(token, args).output().unwrap().into()
+    };
+    let registered = run_with_token(&admin, &["catalog", "register", "clean.yaml", "-o", "json"]);
+    assert_eq!(registered.code, 0, "{}", registered.to_snapshot());
+    let listed = run_with_token(&admin, &["catalog", "list", "-o", "jsonl"]);
+    let path = parse_json_lines(&listed.out)[0]["path"].as_str().unwrap().to_owned();
+    let create = |scopes: &[&str]| {
+        let args = [&["token", "create", "t", "-q"], scopes].concat();
+        run_with_token(&admin, &args).out.trim().to_owned()
+    };
+    let starter = create(&["--scope", "exec:run"]);
+    let denied = run_with_token(&starter, &["exec", &path, "--wait"]);
+    assert_eq!(denied.code, 6, "{}", denied.to_snapshot());
+    assert!(denied.err.contains("requires the scope exec:read"), "{}", denied.err);
+    assert_eq!(run_with_token(&admin, &["runs", "list", "-o", "jsonl"]).out, "", "not started");
+    assert_eq!(run_with_token(&starter, &["exec", &path]).code, 0);
+    let waiter = create(&["--scope", "exec:run", "--scope", "exec:read"]);
+    let mut waiting = NoetlProcess::start(command(&waiter, &["exec", &path, "--wait"]));
+    let reason = waiting.wait_for_stderr("waiting: ");
+    assert!(reason.contains("worker"), "{reason}");
+    let plan = run_with_token(&admin, &["retention", "plan"]);
+    assert_eq!(plan.code, 0, "{}", plan.to_snapshot());
+    let denied = run_with_token(&waiter, &["retention", "plan"]);
+    assert_ne!(denied.code, 0, "{}", denied.to_snapshot());
 }
 
 /// Makes `count` outbox rows dead and returns their ids.

@@ -98,6 +98,12 @@ impl CallerIdentity {
         Self::from(IdentityDetails { actor, auth_context, token: None, is_authenticated: true })
     }
 
+    /// Identity of the user who runs this server: has all scopes.
+    pub(in crate::http) fn owner() -> Self {
+        let scopes = Some(Scope::ALL.iter().copied().collect());
+        Self::from_certificate("owner".into(), AuthContext { scopes, ..AuthContext::default() })
+    }
+
     /// Returns the identity with the request that it is used for.
     pub(in crate::http) fn with_active_request(self, request: ActiveRequest) -> Self {
         Self { active_request: Some(Arc::new(request)), ..self }
@@ -135,6 +141,13 @@ impl CallerIdentity {
         self.details.auth_context.tenant_id == TenantId::default()
     }
 
+    /// True for an admin who could create a token with any scope.
+    fn is_unrestricted_admin(&self) -> bool {
+        let context = &self.details.auth_context;
+        let is_restricted = context.path_globs.is_some() || context.pools.is_some();
+        context.allows_scope(Scope::Admin) && !is_restricted
+    }
+
     pub(in crate::http) fn token_reference(&self) -> Option<&TokenReference> {
         self.details.token.as_ref()
     }
@@ -156,8 +169,8 @@ pub(in crate::http) enum RouteAccess {
     Identity,
     /// At least one of these scopes.
     AnyOf(&'static [Scope]),
-    /// The token of the internal API, or this scope. A scope that is not internal counts only for
-    /// the operator tenant.
+    /// The token of the internal API, this scope, or `admin` of the operator tenant. A scope that is
+    /// not internal counts only for the operator tenant.
     Internal(Scope),
 }
 
@@ -245,12 +258,13 @@ impl RouteAccess {
             Self::AnyOf(scopes) => scopes,
             Self::Internal(scope) => {
                 let is_allowed = |identity: &CallerIdentity| {
-                    // Only the operator grants internal scopes. Every tenant has admins, who have
-                    // no rights on the platform as a whole. A local developer presents no
-                    // credential, and internal routes require one.
-                    identity.details.is_authenticated
-                        && identity.allows_scope(scope)
-                        && (scope.is_internal() || identity.is_operator())
+                    // Only the operator grants internal scopes, so its admins need no others. The
+                    // admins of other tenants have no rights on the platform as a whole. A local
+                    // developer presents no credential, and internal routes require one.
+                    let is_granted = scope.is_internal() && identity.allows_scope(scope);
+                    let is_operator = identity.is_operator()
+                        && (identity.allows_scope(scope) || identity.is_unrestricted_admin());
+                    identity.details.is_authenticated && (is_granted || is_operator)
                 };
                 return match caller {
                     Ok(identity) if is_allowed(identity) => Ok(()),
@@ -281,16 +295,14 @@ impl RouteRules {
             let text = "a command token grants access only to the routes of its command";
             return Err(HttpError::new(ErrorCode::Forbidden, text));
         }
-        match self.access {
-            RouteAccess::Internal(_)
-                if internal_token::check_internal_token(self.internal, headers)? =>
-            {
-                Ok(true)
-            }
-            RouteAccess::Internal(_)
-            | RouteAccess::Open
-            | RouteAccess::Identity
-            | RouteAccess::AnyOf(_) => self.access.authorize_caller(caller).map(|()| false),
+        let authorized = self.access.authorize_caller(caller).map(|()| false);
+        if !matches!(self.access, RouteAccess::Internal(_)) || authorized.is_ok() {
+            return authorized;
+        }
+        match internal_token::check_internal_token(self.internal, headers) {
+            Ok(true) => Ok(true),
+            Ok(false) => authorized,
+            Err(disabled) => Err(disabled),
         }
     }
 }

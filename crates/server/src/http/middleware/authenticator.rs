@@ -1,6 +1,6 @@
 //! Authenticates requests, limits their rate, and builds their audit records.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -24,13 +24,21 @@ use crate::services::audit_log::{AuditLog, AuditRecord};
 #[derive(Debug, Clone)]
 pub(in crate::http) struct ClientPeer {
     pub(in crate::http) address: SocketAddr,
-    /// Identity of the client certificate.
-    pub(in crate::http) certificate_identity: Option<CallerIdentity>,
+    /// Identity that the connection proves: that of a client certificate, or the owner of the server.
+    pub(in crate::http) connection_identity: Option<CallerIdentity>,
+}
+
+impl ClientPeer {
+    /// The user who runs this server, connected over its Unix socket.
+    pub(in crate::http) fn owner() -> Self {
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        Self { address, connection_identity: Some(CallerIdentity::owner()) }
+    }
 }
 
 impl From<SocketAddr> for ClientPeer {
     fn from(address: SocketAddr) -> Self {
-        Self { address, certificate_identity: None }
+        Self { address, connection_identity: None }
     }
 }
 
@@ -101,15 +109,15 @@ impl Authenticator {
     }
 
     async fn authenticate_peer(&self, peer: &ClientPeer, uri: &Uri, headers: &HeaderMap) -> Caller {
-        match (identity::request_token(headers)?, &peer.certificate_identity) {
+        match (identity::request_token(headers)?, &peer.connection_identity) {
             (Some(presented), _) => {
                 let token =
                     self.services.identities.authenticate_token(presented.expose_secret()).await?;
                 Ok(CallerIdentity::from_token(&token))
             }
-            (None, Some(certificate_identity)) => {
+            (None, Some(connection_identity)) => {
                 identity::check_certificate_origin(uri, headers, &self.allowed_origins)?;
-                Ok(certificate_identity.clone())
+                Ok(connection_identity.clone())
             }
             (None, None) if self.is_dev => {
                 identity::check_developer(peer.address, uri, headers, &self.allowed_origins)?;

@@ -64,12 +64,14 @@ async fn serves_tls_only() {
     let stranger = Client::new(&url, client_settings(None)).unwrap();
     assert!(stranger.list_executions(&query).await.is_err());
 
-    // Plaintext requests are not answered.
+    // Requests without TLS get only the advice to use it.
     let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     plain.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut received = Vec::new();
     drop(plain.read_to_end(&mut received).await);
-    assert!(!String::from_utf8_lossy(&received).contains("HTTP/1.1"));
+    let received = String::from_utf8_lossy(&received);
+    assert!(received.ends_with("\r\n\r\nthis port requires TLS; use an https:// address"));
+    assert!(received.contains("content-length: 47\r\n"), "{received}");
     drop(client);
     shutdown.cancel();
     task.await.unwrap().unwrap();

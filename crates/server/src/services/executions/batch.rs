@@ -7,7 +7,7 @@ use noetl_api::execute::{
     RerunRequest,
 };
 use noetl_types::limits::MAX_EXECUTE_BATCH;
-use noetl_types::{ErrorCode, ExecutionId, Json, JsonMap};
+use noetl_types::{ErrorCode, ExecutionId, Json, JsonMap, PoolName};
 
 use crate::access::CallContext;
 use crate::error::{Result, RuntimeError};
@@ -99,11 +99,14 @@ impl Executions {
         if let Some(overrides) = request.workload {
             workload = deep_merge(&workload, &overrides);
         }
+        // The worker of a local run ends with its process.
+        let earlier_pool =
+            if row.facts.pool.is_local() { PoolName::shared() } else { row.facts.pool };
         let rerun = ExecuteRequest {
             catalog_id: Some(catalog_id),
             payload: Some(workload),
             parent_execution_id: row.facts.parent_execution_id,
-            execution_pool: Some(row.facts.pool),
+            execution_pool: Some(request.execution_pool.unwrap_or(earlier_pool)),
             labels: row.facts.labels,
             priority: Some(row.facts.priority.get()),
             ..ExecuteRequest::default()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noetl_api::internal::PurgeRequest;
 use noetl_store::{GcTarget, StoreError};
 use noetl_types::Millis;
 use noetl_types::limits::PageLimit;
@@ -13,6 +14,9 @@ use crate::services::store_clock::CLOCK_SYNC_INTERVAL;
 
 /// Interval of garbage collection.
 const GC_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Runs of garbage collection per purge of ended commands.
+const GC_RUNS_PER_PURGE: u64 = 60;
 
 /// Maximum pages deleted per kind of row and run. Enough to keep up with 50,000 rows per second, in
 /// pages small enough to let other writes through.
@@ -27,9 +31,30 @@ const ENDED_TOKEN_RETENTION: Millis = Millis::from_days(30);
 impl Maintenance {
     /// Deletes expired rows at intervals.
     pub(crate) async fn gc_loop(self: Arc<Self>) {
+        let mut runs = 0_u64;
         while self.infra.sleep_unless_shutdown(GC_INTERVAL).await {
             self.audit.flush_refusals(false).await;
             self.collect_garbage().await;
+            if runs.is_multiple_of(GC_RUNS_PER_PURGE) {
+                self.purge_ended_commands().await;
+            }
+            runs += 1;
+        }
+    }
+
+    /// Deletes commands that ended long ago, and workers without a heartbeat. Keeps all logs.
+    async fn purge_ended_commands(&self) {
+        let days = self.infra.settings.command_retention_days;
+        if days == 0 {
+            return;
+        }
+        let request = PurgeRequest {
+            command_retention_days: Some(days.into()),
+            event_retention_days: Some(0),
+            ..PurgeRequest::default()
+        };
+        if let Err(error) = self.purge_expired_data(request).await {
+            tracing::warn!(error = %error_chain(&error), "deleting ended commands failed");
         }
     }
 

@@ -95,7 +95,10 @@ impl Queries {
         .to_human_text();
         let text = match view.status {
             ExecutionStatus::Completed => format!("it completed after {elapsed}"),
-            ExecutionStatus::Cancelled => format!("it was cancelled after {elapsed}"),
+            ExecutionStatus::Cancelled => match &view.error {
+                Some(reason) => format!("it was cancelled after {elapsed}: {reason}"),
+                None => format!("it was cancelled after {elapsed}"),
+            },
             ExecutionStatus::Failed => {
                 let error = view.error.as_deref().unwrap_or("no reason was recorded");
                 match failure.and_then(|failure| failure.step.as_ref()) {
