@@ -113,7 +113,7 @@ impl Default for Settings {
             max_live_descendants: 10_000,
             max_tokens: 10_000,
             max_definitions: 20_000,
-            max_broadcasts: 10_000,
+            max_broadcasts: 100_000,
             tenant_weights: BTreeMap::new(),
             defaults: PlanDefaults::default(),
             max_result_size: ByteSize::from_mib(64),

@@ -154,21 +154,20 @@ pub(crate) fn check_mount_source(
                           (NOETL_SANDBOX) may not access";
             return Err(access_denied(description, reason));
         }
-        if is_below_any(real, &sandbox.writable) {
+        // The engine follows links when it mounts, so no task may be able to replace the path.
+        let roots = sandbox.writable.iter().chain(settings.file_roots.iter().flatten());
+        if roots.filter_map(|root| root.canonicalize().ok()).any(|root| root == real) {
             return Ok(());
         }
+        let reason = "cannot be mounted in a sandbox (NOETL_SANDBOX); name this path itself in \
+                      NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS";
+        return Err(access_denied(description, reason));
     }
     check_platform_paths(real, description, settings)?;
     match &settings.file_roots {
-        Some(_) => check_file_roots(real, description, settings)?,
-        None if sandbox.mode == SandboxMode::Strict => {
-            let reason = "cannot be mounted with NOETL_SANDBOX=strict; add its folder to \
-                          NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS";
-            return Err(access_denied(description, reason));
-        }
-        None => {}
+        Some(_) => check_file_roots(real, description, settings),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Rejects paths of the platform. With the sandbox enabled this includes every directory above such

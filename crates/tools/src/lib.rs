@@ -18,6 +18,7 @@ mod idle;
 mod lenient;
 mod limit_hints;
 mod mcp;
+mod memory_watch;
 mod nats;
 mod noop;
 pub mod platform;

@@ -14,6 +14,8 @@ const MEMORY_ERROR_PATTERNS: [&str; 6] = [
     "memoryerror", "cannot allocate memory", "can't allocate memory", "out of memory",
     "memory allocation of", "bad_alloc",
 ];
+/// End of the message of a process that was killed.
+const KILLED_SUFFIX: &str = "ended with signal 9";
 /// Messages of programs that cannot create a process or a thread.
 const PROCESS_ERROR_PATTERNS: [&str; 4] = [
     "can't start new thread",
@@ -44,6 +46,13 @@ impl Settings {
         let contains_any = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
         let is_file_size_signal =
             error.code.as_ref().and_then(noetl_types::Json::as_i64) == Some(SIGXFSZ_EXIT_CODE);
+        if message.ends_with(KILLED_SUFFIX) {
+            let memory = self.process_limits.memory?;
+            return Some(format!(
+                "a task whose processes use more than {memory} of memory together is killed \
+                 (NOETL_TASK_MEMORY)"
+            ));
+        }
         if contains_any(&MEMORY_ERROR_PATTERNS) {
             let memory = self.process_limits.memory?;
             return Some(format!(

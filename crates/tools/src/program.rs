@@ -23,6 +23,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::call::ToolCall;
 use crate::config::{Config, schema_error};
+use crate::memory_watch::kill_above_limit;
 use crate::platform::{OutputStream, PlatformHandle};
 use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
 use crate::settings::{ProcessLimits, Settings};
@@ -64,9 +65,12 @@ impl Program<'_> {
         context.set_process(Some(TaskProcess::Group(leader.group())));
         let outputs = leader.take_outputs(settings.output_cap, context.output_sink());
         let mut outputs = outputs.map_err(|error| self.start_error(&error))?;
+        let group = leader.group();
+        let memory = settings.process_limits.memory.filter(|_| self.private_dir.is_some());
         let status = tokio::select! {
             status = leader.wait() => status,
             never = outputs.capture_forever() => match never {},
+            () = kill_above_limit(group, memory) => return Err(memory_error(memory)),
         };
         context.set_process(None);
         // Background processes of the program end with it.
@@ -137,6 +141,14 @@ impl Program<'_> {
         };
         TaskError::new(TaskErrorKind::Transform, message)
     }
+}
+
+fn memory_error(limit: Option<ByteSize>) -> TaskError {
+    let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
+    let message = format!(
+        "the processes of the task used more than {limit} of memory together (NOETL_TASK_MEMORY)"
+    );
+    TaskError::new(TaskErrorKind::Limit, message)
 }
 
 /// Environment of the processes of a call: the operator's variables, then those of the execution,

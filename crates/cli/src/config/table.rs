@@ -129,7 +129,7 @@ settings! {
         "Maximum API tokens per tenant, including those that ended in the last 30 days");
     MAX_DEFINITIONS: u32 = fixed("NOETL_MAX_DEFINITIONS", "20000", parse_number::<1, 10_000_000>,
         "Maximum versions of all playbooks per tenant");
-    MAX_BROADCASTS: u32 = fixed("NOETL_MAX_BROADCASTS", "10000", parse_number::<1, 10_000_000>,
+    MAX_BROADCASTS: u32 = fixed("NOETL_MAX_BROADCASTS", "100000", parse_number::<1, 10_000_000>,
         "Maximum stored broadcast signals per tenant; they are kept for 30 days");
     TENANT_WEIGHTS: BTreeMap<TenantId, u32> = optional("NOETL_TENANT_WEIGHTS",
         "all tenants have weight 1", parse_tenant_weights,

@@ -103,7 +103,7 @@ impl KeyRing {
         std::iter::once(&self.current).chain(&self.old)
     }
 
-    pub(super) fn find_key(&self, kid: &str) -> Option<&EncryptionKey> {
+    pub(crate) fn find_key(&self, kid: &str) -> Option<&EncryptionKey> {
         self.all_keys().find(|key| key.kid.as_str() == kid)
     }
 }

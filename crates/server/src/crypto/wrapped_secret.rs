@@ -1,8 +1,10 @@
 //! Envelope encryption: each secret is encrypted with its data key, which is wrapped with a key of
 //! the key ring.
 //!
-//! Both layers are bound to their record, so a wrapped secret that is moved to another row, tenant
-//! or version cannot be decrypted.
+//! Both layers are bound to their record, so a wrapped secret whose row was changed, or that was
+//! moved to another row, tenant or version, cannot be decrypted.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,14 +22,14 @@ const ALGORITHM: &str = "AES-256-GCM";
 const LOCAL_PROVIDER: &str = "local";
 
 /// Record that a secret belongs to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RecordBinding<'a> {
     pub tenant_id: &'a TenantId,
     pub table: &'static str,
     /// Id of the row.
     pub record: i64,
-    /// Additional key of the record, if it has one.
-    pub key: Option<&'a str>,
+    /// Further columns of the row that the secret is bound to.
+    pub columns: Option<Cow<'a, str>>,
     /// Version of the row.
     pub version: i64,
 }
@@ -37,7 +39,8 @@ impl RecordBinding<'_> {
     /// records have different bytes.
     fn associated_data(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for text in [self.tenant_id.as_str(), self.table].into_iter().chain(self.key) {
+        let columns = self.columns.as_deref();
+        for text in [self.tenant_id.as_str(), self.table].into_iter().chain(columns) {
             bytes.extend(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
             bytes.extend(text.as_bytes());
         }

@@ -15,6 +15,9 @@ use tokio::sync::oneshot;
 /// Maximum concurrent turns. Two full groups of the writer, so that it is never idle.
 const MAX_CONCURRENT_TURNS: usize = 512;
 
+/// Maximum waiting turns of one tenant. Each holds its messages and its loaded execution.
+const MAX_WAITING_TURNS: usize = 4_096;
+
 /// Events per round of a tenant with weight 1.
 const EVENTS_PER_ROUND: i64 = 16;
 
@@ -90,24 +93,28 @@ impl FairTurns {
         Arc::new(Self { queue: Mutex::new(queue), weights })
     }
 
-    /// Waits until a tenant may take a turn.
+    /// Waits until a tenant may take a turn. Returns `None` if too many turns of the tenant wait.
     pub(super) async fn acquire_turn(
         self: &Arc<Self>,
         tenant_id: &TenantId,
         order: TurnOrder,
-    ) -> TurnPermit {
+    ) -> Option<TurnPermit> {
         let receiver = {
             let mut queue = self.lock_queue();
             if queue.free > 0 {
                 queue.free -= 1;
-                return self.new_permit(tenant_id);
+                return Some(self.new_permit(tenant_id));
+            }
+            let waiting = queue.tenants.get(tenant_id).map_or(0, |tenant| tenant.waiting.len());
+            if order == TurnOrder::Last && waiting >= MAX_WAITING_TURNS {
+                return None;
             }
             let (sender, receiver) = oneshot::channel();
             queue.add_waiting(tenant_id, sender, order);
             receiver
         };
         // The sender is dropped only with the queue, which this call refers to.
-        receiver.await.unwrap_or_else(|_| self.new_permit(tenant_id))
+        Some(receiver.await.unwrap_or_else(|_| self.new_permit(tenant_id)))
     }
 
     fn new_permit(self: &Arc<Self>, tenant_id: &TenantId) -> TurnPermit {

@@ -162,8 +162,10 @@ impl FoldedRows {
                 differences.add(subject, "no row", "an open wait");
                 continue;
             };
-            let names: Vec<_> = rows.iter().map(|row| row.awaited.clone()).collect();
-            differences.compare(format!("{subject}.name"), &names, &wait.names);
+            let names = rows.iter().map(|row| (row.position.number, row.awaited.clone()));
+            let (names, folded): (Vec<_>, Vec<_>) =
+                (names.collect(), (0..).zip(wait.names.iter().cloned()).collect());
+            differences.compare(format!("{subject}.name"), &names, &folded);
             for row in rows {
                 let stored = (row.kind, &row.step, row.index, row.until, &row.detail);
                 let folded = (wait.kind, &wait.step, wait.index, wait.until, &wait.detail);

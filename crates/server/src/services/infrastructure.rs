@@ -1,12 +1,14 @@
 //! Infrastructure that every service may use: store, time, randomness, ids, settings, metrics,
 //! tasks.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_store::{Store, TenantTable};
 use noetl_types::id::TypedId;
 use noetl_types::{ErrorCode, TenantId, Text, Timestamp};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,6 +18,16 @@ use crate::error::{Result, RuntimeError};
 use crate::metrics::Metrics;
 use crate::random_source::RandomSource;
 use crate::settings::Settings;
+
+/// Age up to which a count of rows is used. Rows that other servers add meanwhile are not in it.
+const MAX_ROW_COUNT_AGE: Duration = Duration::from_mins(1);
+
+/// Rows of a tenant in a table: the last count, and the rows added by this server since.
+#[derive(Debug)]
+struct RowCount {
+    rows: u32,
+    counted_at: Instant,
+}
 
 /// Infrastructure of one server process. It knows nothing of executions or callers.
 pub struct Infrastructure {
@@ -29,6 +41,7 @@ pub struct Infrastructure {
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: CancellationToken,
     pub(crate) opened_at: Timestamp,
+    row_counts: Mutex<BTreeMap<(TenantId, TenantTable), RowCount>>,
 }
 
 impl Infrastructure {
@@ -49,6 +62,7 @@ impl Infrastructure {
             metrics: Arc::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+            row_counts: Mutex::default(),
         }
     }
 
@@ -95,12 +109,27 @@ impl Infrastructure {
                 "send signals to single executions, or raise NOETL_MAX_BROADCASTS",
             ),
         };
-        if self.store.count_tenant_rows(tenant_id, table, limit).await? < limit {
+        let key = (tenant_id.clone(), table);
+        if let Some(count) = self.row_counts().get_mut(&key)
+            && count.rows < limit
+            && count.counted_at.elapsed() < MAX_ROW_COUNT_AGE
+        {
+            count.rows += 1;
+            return Ok(());
+        }
+        let rows_before = self.store.count_tenant_rows(tenant_id, table, limit).await?;
+        let count = RowCount { rows: rows_before + 1, counted_at: Instant::now() };
+        self.row_counts().insert(key, count);
+        if rows_before < limit {
             return Ok(());
         }
         let text =
             format!("tenant `{tenant_id}` has reached its limit of {limit} {rows}; {remedy}");
         Err(RuntimeError::refused(ErrorCode::QuotaExceeded, text))
+    }
+
+    fn row_counts(&self) -> MutexGuard<'_, BTreeMap<(TenantId, TenantTable), RowCount>> {
+        self.row_counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps for a time. Returns false if the process is shutting down.

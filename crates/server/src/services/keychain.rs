@@ -430,7 +430,7 @@ pub(crate) fn keychain_binding(entry: &KeychainEntry) -> RecordBinding<'_> {
         tenant_id: &entry.tenant_id,
         table: KEYCHAIN_TABLE,
         record: entry.keychain_id.get(),
-        key: Some(&entry.cache_key),
+        columns: Some(entry.cache_key.as_str().into()),
         version: entry.version,
     }
 }

@@ -40,9 +40,9 @@ pub enum CredentialKey {
 }
 
 /// Filter of credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialFilter {
-    /// `None` selects all tenants, for key rotation.
+    /// `None` selects all tenants.
     pub tenant_id: Option<TenantId>,
     pub kind: Option<Text>,
     /// Substring of the name.

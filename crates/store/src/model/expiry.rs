@@ -22,7 +22,7 @@ pub enum GcTarget {
 }
 
 /// A table whose rows are limited per tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TenantTable {
     /// API tokens, including ended ones.
     Tokens,

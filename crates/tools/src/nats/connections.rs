@@ -86,6 +86,10 @@ async fn connect_server(
             client_config_for_host(&target.host).map_err(|error| tls_error(&error))?,
         );
     if let Some((user, password)) = &target.user {
+        if target.is_operator_server {
+            // The accounts of the platform let a user read only its own inbox.
+            options = options.custom_inbox_prefix(format!("_INBOX.{user}"));
+        }
         options = options.user_and_password(user.clone(), password.clone());
     }
     if let Some(token) = &target.token {

@@ -23,8 +23,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::task::JoinSet;
 
 use crate::idle::IdlePool;
+use crate::memory_watch::kill_descendants_above_limit;
 use crate::platform::PlatformHandle;
 use crate::program::{
     CapturedOutput, GroupLeader, OutputCapture, create_private_dir, describe_exit,
@@ -64,6 +66,10 @@ const REPLY_OVERHEAD_BYTES: u64 = 1024 * 1024;
 
 /// Descriptors of a call: its channel, standard output, standard error and status socket.
 const DESCRIPTORS_PER_CALL: usize = 4;
+
+/// Levels of a call below the process that a worker starts: the two stages of the launcher, the
+/// zygote and the call.
+const SANDBOXED_CALL_DEPTH: u32 = 3;
 
 /// Time in which a killed call reports its end. Only a kernel that is busy takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -126,6 +132,8 @@ pub(super) struct Zygote {
     output_cap: ByteSize,
     /// Directory of the private directories of its calls.
     scratch: TempDir,
+    /// Limits the memory of each call.
+    _memory_watch: JoinSet<()>,
 }
 
 impl Zygote {
@@ -178,7 +186,13 @@ impl Zygote {
             tracing::debug!(reason, "calls of a python interpreter cannot be isolated");
             return Ok(None);
         }
+        let mut memory_watch = JoinSet::new();
+        if let Some(limit) = settings.process_limits.memory {
+            let depth = if settings.sandbox.is_enabled() { SANDBOXED_CALL_DEPTH } else { 1 };
+            memory_watch.spawn(kill_descendants_above_limit(leader.group(), depth, limit));
+        }
         Ok(Some(Self {
+            _memory_watch: memory_watch,
             control: Mutex::new(control.into_inner()),
             _leader: leader,
             max_reply_bytes,
@@ -197,7 +211,9 @@ impl Zygote {
     ) -> Result<(Vec<u8>, CapturedOutput), InterpreterError> {
         let (mut call, mut outputs) = self.start_call(modules, context.output_sink()).await?;
         context.set_process(Some(TaskProcess::Forked(Arc::downgrade(&call.status_socket))));
-        let RunningCall { channel, status, .. } = &mut call;
+        let RunningCall { channel, status, status_socket, .. } = &mut call;
+        // It is polled to its end: a future that was dropped may have received the status.
+        let mut ended = pin!(self.wait_for_end(status));
         let result = {
             let mut exchange = pin!(async {
                 channel.write_all(&encode_frame(&to_canonical(request))?).await?;
@@ -207,7 +223,7 @@ impl Zygote {
                 biased;
                 reply = &mut exchange => reply,
                 never = outputs.capture_forever() => match never {},
-                ended = self.wait_for_end(status) => {
+                ended = &mut ended => {
                     context.set_process(None);
                     let status = ended.ok_or(InterpreterError::Lost)?;
                     // The reply may have arrived at the same time.
@@ -230,9 +246,9 @@ impl Zygote {
             Ok(reply) => Ok((reply, outputs.take_output())),
             // A closed channel means that the process has ended: report its exit status.
             Err(error) if is_disconnect(&error) => {
-                status.shutdown().await?;
+                status_socket.shutdown(std::net::Shutdown::Write)?;
                 let ended = tokio::select! {
-                    ended = tokio::time::timeout(KILL_TIMEOUT, self.wait_for_end(status)) => ended,
+                    ended = tokio::time::timeout(KILL_TIMEOUT, &mut ended) => ended,
                     never = outputs.capture_forever() => match never {},
                 };
                 let status = ended.ok().flatten().ok_or(InterpreterError::Lost)?;

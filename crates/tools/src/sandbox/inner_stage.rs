@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::process::Command;
 
+use landlock::{CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetError, Scope};
 use nix::sys::signal::SigSet;
 use rustix::process::{
     Resource, Rlimit, Signal, WaitOptions, getrlimit, set_parent_process_death_signal, setrlimit,
@@ -62,6 +63,7 @@ fn enable_remaining_layers(state: &mut SandboxState) {
         limit_processes();
     }
     state.record_layer(Layer::NoNewPrivileges, drop_privileges());
+    state.record_layer(Layer::Landlock, enable_landlock().map_err(|error| error.to_string()));
     state.record_layer(Layer::Seccomp, seccomp::enable_seccomp(state.request.offline));
 }
 
@@ -92,6 +94,17 @@ fn drop_privileges() -> Result<(), String> {
     };
     set_capabilities(None, empty).map_err(|error| error.to_string())?;
     set_no_new_privs(true).map_err(|error| error.to_string())
+}
+
+/// Closes the abstract Unix sockets of processes outside of the sandbox, which no namespace hides as
+/// long as the task has a network.
+fn enable_landlock() -> Result<(), RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        .create()?
+        .restrict_self()
+        .map(drop)
 }
 
 fn run_program(state: &SandboxState, program: &[OsString]) -> Result<u8, String> {

@@ -100,6 +100,9 @@ pub enum Layer {
     NoNewPrivileges,
     /// Only the system calls that programs need are available.
     Seccomp,
+    /// Abstract Unix sockets of other processes are closed. Requires Landlock of Linux 6.12, so that
+    /// it is required in no mode.
+    Landlock,
     /// Tasks of a worker that runs as root run as another user.
     OwnUser,
 }
@@ -109,6 +112,11 @@ const ESSENTIAL_LAYERS: [Layer; 3] =
     [Layer::MountNamespace, Layer::PidNamespace, Layer::ReadOnlyRoot];
 
 impl Layer {
+    /// True if tasks are refused without this layer.
+    fn is_required(self, strict: bool) -> bool {
+        (strict && self != Self::Landlock) || ESSENTIAL_LAYERS.contains(&self)
+    }
+
     /// Human-readable name.
     pub fn description(self) -> &'static str {
         match self {
@@ -120,6 +128,7 @@ impl Layer {
             Self::ReadOnlyRoot => "read-only root",
             Self::NoNewPrivileges => "no new privileges",
             Self::Seccomp => "seccomp",
+            Self::Landlock => "landlock",
             Self::OwnUser => "separate user",
         }
     }

@@ -15,9 +15,7 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ESSENTIAL_LAYERS, INNER_STAGE_COMMAND, InactiveLayer, LaunchPurpose, LaunchRequest, Layer,
-};
+use super::{INNER_STAGE_COMMAND, InactiveLayer, LaunchPurpose, LaunchRequest, Layer};
 
 /// State that the inner stage receives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,8 +46,7 @@ impl SandboxState {
             return Ok(());
         }
         let strict = self.request.strict;
-        let is_required =
-            |missing: &&InactiveLayer| strict || ESSENTIAL_LAYERS.contains(&missing.wall);
+        let is_required = |missing: &&InactiveLayer| missing.wall.is_required(strict);
         match self.missing.iter().find(is_required) {
             Some(missing) if strict => Err(format!(
                 "sandbox layer {missing} cannot be enabled, but NOETL_SANDBOX=strict requires it"

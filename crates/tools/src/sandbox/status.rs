@@ -43,6 +43,14 @@ impl SandboxStatus {
         self.mode != SandboxMode::Off && ESSENTIAL_LAYERS.iter().all(is_active)
     }
 
+    /// True if tasks are refused, because a layer that the mode requires is inactive.
+    pub fn refuses_tasks(&self) -> bool {
+        let strict = self.mode == SandboxMode::Strict;
+        let is_required = |missing: &InactiveLayer| missing.wall.is_required(strict);
+        self.mode != SandboxMode::Off
+            && self.missing.as_ref().map_or(true, |missing| missing.iter().any(is_required))
+    }
+
     /// Describes the inactive layers. Returns an empty list if all are active.
     pub fn describe_inactive(&self) -> Vec<String> {
         let mut texts = match &self.missing {

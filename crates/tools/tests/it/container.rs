@@ -279,7 +279,7 @@ async fn container_cannot_mount_hidden_paths() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let path = |name: &str| folder.join(name);
-    for name in ["data/keys", "engine", "out", "link"] {
+    for name in ["data/keys", "engine", "out/inner", "link"] {
         std::fs::create_dir_all(path(name)).unwrap();
     }
     std::os::unix::fs::symlink(path("data"), path("link/data")).unwrap();
@@ -314,15 +314,21 @@ async fn container_cannot_mount_hidden_paths() {
         assert_rejected(&sandboxed, &mount(&socket), TaskErrorKind::Auth, part).await;
     }
     assert!(sandboxed.engine_calls().is_empty());
-    for (fixture, allowed) in [(&off, folder.clone()), (&sandboxed, path("link"))] {
-        let outcome = run_call(&fixture.toolbox, container_call(&mount(&allowed))).await;
+    // A task can replace a path inside a folder that it can write to by a link, which the engine
+    // would follow after the check.
+    let strict = fixture(SandboxMode::Strict);
+    for fixture in [&sandboxed, &strict] {
+        for unlisted in [path("link"), path("out/inner")] {
+            let part = "name this path itself in NOETL_SANDBOX_WRITABLE";
+            assert_rejected(fixture, &mount(&unlisted), TaskErrorKind::Auth, part).await;
+        }
+        let outcome = run_call(&fixture.toolbox, container_call(&mount(&path("out")))).await;
         assert_eq!(outcome.error, None);
     }
-    let strict = fixture(SandboxMode::Strict);
-    let part = "NOETL_SANDBOX=strict";
-    assert_rejected(&strict, &mount(&path("link")), TaskErrorKind::Auth, part).await;
-    let outcome = run_call(&strict.toolbox, container_call(&mount(&path("out")))).await;
-    assert_eq!(outcome.error, None);
+    for allowed in [folder.clone(), path("out/inner")] {
+        let outcome = run_call(&off.toolbox, container_call(&mount(&allowed))).await;
+        assert_eq!(outcome.error, None);
+    }
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ env | cut -d= -f1 | sed 's/^/var /'";
 /// Runs the probe task and reports its findings.
 pub(super) fn check_sandbox(config: &Config, io: &Io<'_>) -> CheckFinding {
     match probe_sandbox(config, &io.env) {
-        Ok((_, status)) if refuses_tasks(&status) => {
+        Ok((_, status)) if status.refuses_tasks() => {
             let missing = status.describe_inactive().join(", ");
             let text = format!("workers refuse tasks, because not active: {missing}");
             failed("sandbox", text).fix(match status.mode {
@@ -56,14 +56,6 @@ pub(super) fn check_sandbox(config: &Config, io: &Io<'_>) -> CheckFinding {
     }
 }
 
-fn refuses_tasks(status: &SandboxStatus) -> bool {
-    match status.mode {
-        SandboxMode::Off => false,
-        SandboxMode::BestEffort => !status.isolates(),
-        SandboxMode::Strict => !status.describe_inactive().is_empty(),
-    }
-}
-
 /// Runs the probe task. Returns its output and the sandbox layers that the kernel supports.
 fn probe_sandbox(config: &Config, env: &Env) -> Result<(String, SandboxStatus), String> {
     let settings =
@@ -77,7 +69,7 @@ fn probe_sandbox(config: &Config, env: &Env) -> Result<(String, SandboxStatus), 
         toolbox.shutdown().await;
         (outcome, status)
     });
-    if refuses_tasks(&status) {
+    if status.refuses_tasks() {
         return Ok((String::new(), status));
     }
     if let Some(error) = outcome.error {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use noetl_tools::sandbox::{Layer, SandboxMode, SandboxSettings, SandboxStatus};
 use noetl_tools::{CancellationToken, Settings, ToolCall, ToolKind, ToolOutcome, Toolbox};
-use noetl_types::{Json, JsonMap, TaskErrorKind};
+use noetl_types::{ByteSize, Json, JsonMap, TaskErrorKind};
 
 use crate::system::deployment::wait_until;
 
@@ -279,7 +279,7 @@ fn kill_processes(pids: &[i32]) {
 }
 
 /// Layers that can be missing.
-const ALL_LAYERS: [Layer; 9] = [
+const ALL_LAYERS: [Layer; 10] = [
     Layer::UserNamespace,
     Layer::PidNamespace,
     Layer::MountNamespace,
@@ -288,8 +288,14 @@ const ALL_LAYERS: [Layer; 9] = [
     Layer::ReadOnlyRoot,
     Layer::NoNewPrivileges,
     Layer::Seccomp,
+    Layer::Landlock,
     Layer::OwnUser,
 ];
+
+/// True if tasks run without a layer even in strict mode.
+fn is_optional(layer: Layer) -> bool {
+    [Layer::NoNetwork, Layer::Landlock].contains(&layer)
+}
 
 /// Returns the layers that are not active.
 async fn missing_layers(settings: &Settings) -> Vec<Layer> {
@@ -314,7 +320,8 @@ fn blocking_layers(attempt: &str) -> &'static [Layer] {
         }
         "links_in_proc" => &[Layer::ReadOnlyRoot, Layer::PidNamespace],
         "inherited_descriptor" => &[Layer::UserNamespace],
-        "network" | "metadata" | "abstract_socket" => &[Layer::NoNetwork],
+        "network" | "metadata" => &[Layer::NoNetwork],
+        "abstract_socket" => &[Layer::Landlock],
         "socket_in_shared_directory" => &[Layer::NoNetwork, Layer::Seccomp],
         "ptrace" | "new_user_namespace" | "second_call_table" | "kernel_crypto_socket" => {
             &[Layer::Seccomp]
@@ -369,7 +376,7 @@ async fn check_probe(kind: ToolKind, mode: SandboxMode, is_offline: bool) {
     let outcome = fixture.call_tool(kind, config, TASK_TIMEOUT).await;
     drop((inherited, unix, abstract_listener));
     let is_required = |layer: &Layer| {
-        *layer != Layer::NoNetwork
+        !is_optional(*layer)
             && (mode == SandboxMode::Strict
                 || [Layer::MountNamespace, Layer::PidNamespace, Layer::ReadOnlyRoot]
                     .contains(layer))
@@ -582,7 +589,7 @@ async fn python_call_leaves_no_traces() {
     for mode in [SandboxMode::BestEffort, SandboxMode::Strict] {
         let fixture = SandboxFixture::new(mode, mode == SandboxMode::Strict);
         let missing = missing_layers(&fixture.settings).await;
-        if missing.iter().any(|layer| *layer != Layer::NoNetwork) {
+        if !missing.iter().copied().all(is_optional) {
             // Then tasks are refused, which `check_probe` verifies.
             continue;
         }
@@ -612,7 +619,7 @@ async fn concurrent_python_calls_are_isolated() {
     {
         let fixture = SandboxFixture::new(mode, false);
         let missing = missing_layers(&fixture.settings).await;
-        if is_isolated && missing.iter().any(|layer| *layer != Layer::NoNetwork) {
+        if is_isolated && !missing.iter().copied().all(is_optional) {
             continue;
         }
         let toolbox = Toolbox::new(fixture.settings.clone());
@@ -672,7 +679,7 @@ async fn tasks_of_root_run_as_another_user() {
         let mut fixture = SandboxFixture::new(mode, false);
         fixture.settings.sandbox.user = user;
         let missing = missing_layers(&fixture.settings).await;
-        if missing.iter().any(|layer| ![Layer::NoNetwork, Layer::OwnUser].contains(layer)) {
+        if !missing.iter().all(|layer| is_optional(*layer) || *layer == Layer::OwnUser) {
             continue;
         }
         let outcome = fixture.run_shell("id -u").await;
@@ -802,4 +809,56 @@ async fn cancelled_sandboxed_task_gets_sigterm_first() {
     assert_eq!(outcome.error.unwrap().kind, TaskErrorKind::Cancelled);
     assert_eq!(outcome.data.get("stdout"), Some(&Json::from("bye\n")));
     wait_until("the sleeper ends", || find_sleepers(&seconds).is_empty()).await;
+}
+
+/// Code that starts four processes with 100 MiB each, and ends when all have their memory.
+const MEMORY_CODE: &str = "
+import os, time
+pids = []
+for number in range(4):
+    pid = os.fork()
+    if pid == 0:
+        data = b'x' * (100 << 20)
+        open(f'FOLDER/{number}', 'w').close()
+        time.sleep(1000)
+    pids.append(pid)
+while len(os.listdir('FOLDER')) < 4 or KEEP: time.sleep(0.05)
+for pid in pids: os.kill(pid, 9)
+";
+
+/// The kernel limits only each process.
+#[tokio::test]
+async fn memory_of_all_processes_of_task_is_limited() {
+    for mode in [SandboxMode::BestEffort, SandboxMode::Off] {
+        for (kind, is_limited) in [
+            (ToolKind::Script, true),
+            (ToolKind::Script, false),
+            (ToolKind::Python, true),
+            (ToolKind::Python, false),
+        ] {
+            let mut fixture = SandboxFixture::new(mode, false);
+            if mode != SandboxMode::Off && !has_read_only_root(&fixture).await {
+                continue;
+            }
+            let limit = ByteSize::from_mib(if is_limited { 300 } else { 1000 });
+            fixture.settings.process_limits.memory = Some(limit);
+            // Without the limit, the processes get their memory.
+            let code = MEMORY_CODE
+                .replace("FOLDER", &fixture.shared.path().display().to_string())
+                .replace("KEEP", if is_limited { "True" } else { "False" });
+            let config = if kind == ToolKind::Python {
+                Json::object([("code", Json::from(code))])
+            } else {
+                let code = format!("#!{}\n{code}", fixture.settings.python.interpreter);
+                Json::object([("script", Json::object([("content", Json::from(code))]))])
+            };
+            let outcome = fixture.call_tool(kind, config, TASK_TIMEOUT).await;
+            if is_limited {
+                let error = outcome.error.expect("the task is killed");
+                assert!(error.message.contains("NOETL_TASK_MEMORY"), "{mode:?}: {}", error.message);
+            } else {
+                assert_eq!(outcome.error, None, "{mode:?}: {:?}", outcome.data);
+            }
+        }
+    }
 }

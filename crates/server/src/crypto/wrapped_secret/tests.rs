@@ -6,7 +6,7 @@ fn key(byte: u8) -> EncryptionKey {
 }
 
 fn binding(tenant_id: &TenantId) -> RecordBinding<'_> {
-    RecordBinding { tenant_id, table: "credential", record: 7, key: None, version: 1 }
+    RecordBinding { tenant_id, table: "credential", record: 7, columns: None, version: 1 }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn wrapped_secret_is_bound_to_its_record() {
         RecordBinding { record: 8, ..binding(&mine) },
         RecordBinding { version: 2, ..binding(&mine) },
         RecordBinding { table: "keychain", ..binding(&mine) },
-        RecordBinding { key: Some("api:5:global"), ..binding(&mine) },
+        RecordBinding { columns: Some("api:5:global".into()), ..binding(&mine) },
     ];
     for other in others {
         let error = ring.unwrap_secret(&other, &wrapped).err();

@@ -327,10 +327,10 @@ impl Turn {
         }
     }
 
-    /// Runs a decision, on a thread that serves no other tasks if it is expected to be slow.
+    /// Runs a decision, on a thread that serves no other tasks if it may be slow.
     fn run_decision<T>(&self, decide: impl FnOnce() -> T) -> T {
         let has_other_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        if self.execution.definition.has_slow_decisions() && has_other_threads {
+        if self.execution.definition.may_decide_slowly() && has_other_threads {
             tokio::task::block_in_place(decide)
         } else {
             decide()

@@ -17,7 +17,7 @@ use noetl_store::{Fence, NewResult, NewWait, StoreError};
 use noetl_types::{CommandId, ErrorCode, EventId, Text, Timestamp};
 
 use crate::driver::cross_run_effects::CrossRunEffects;
-use crate::driver::fair_turns::TurnOrder;
+use crate::driver::fair_turns::{TurnOrder, TurnPermit};
 use crate::driver::loaded_execution::LoadedExecution;
 use crate::driver::mailbox::Mailbox;
 use crate::driver::queue_delta::QueueDelta;
@@ -73,12 +73,11 @@ async fn take_turn(
         };
         batches = reject_unauthorized(&current, batches);
         let order = if has_cancellation(&batches) { TurnOrder::First } else { TurnOrder::Last };
-        let slow_permit = if current.definition.has_slow_decisions() {
-            Some(driver.slow_turns.acquire_turn(&current.header.tenant_id, order).await)
-        } else {
-            None
+        let Some((slow_permit, mut permit)) = acquire_permits(driver, &current, order).await else {
+            let text = "too many executions of the tenant wait for the server; try again later";
+            fail_batches(batches, RuntimeError::refused(ErrorCode::StoreUnavailable, text));
+            return Some(current);
         };
-        let mut permit = driver.turns.acquire_turn(&current.header.tenant_id, order).await;
         let decided = Turn::decide(driver, current, batches).await;
         mailbox.return_batches(decided.rest);
         let turn = match decided.turn {
@@ -117,6 +116,22 @@ async fn take_turn(
     );
     fail_batches(batches, error);
     None
+}
+
+/// Waits for the permits of a turn: the one of slow decisions, if the execution needs it, and the one
+/// of all turns. Returns `None` if too many turns of the tenant wait.
+async fn acquire_permits(
+    driver: &Driver,
+    execution: &LoadedExecution,
+    order: TurnOrder,
+) -> Option<(Option<TurnPermit>, TurnPermit)> {
+    let tenant_id = &execution.header.tenant_id;
+    let slow_permit = if execution.definition.has_slow_decisions() {
+        Some(driver.slow_turns.acquire_turn(tenant_id, order).await?)
+    } else {
+        None
+    };
+    Some((slow_permit, driver.turns.acquire_turn(tenant_id, order).await?))
 }
 
 /// Returns the batches whose senders may access the execution, and rejects the others.

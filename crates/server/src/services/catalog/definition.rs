@@ -34,6 +34,8 @@ pub(crate) struct Definition {
     pub(crate) has_waits: bool,
     /// True if the last decision of one of its executions took long.
     has_slow_decisions: AtomicBool,
+    /// True after the first decision.
+    has_decided: AtomicBool,
 }
 
 /// Reason why a document cannot be run.
@@ -107,17 +109,29 @@ impl Definition {
         let has_timers = has_timers || tasks().any(segments::is_suspending);
         let has_waits =
             tasks().any(|task| matches!(task.kind.value, ToolKind::Wait | ToolKind::Approval));
-        let has_slow_decisions = AtomicBool::default();
-        Ok(Self { entry, plan, has_timers, has_waits, has_slow_decisions })
+        Ok(Self {
+            entry,
+            plan,
+            has_timers,
+            has_waits,
+            has_slow_decisions: AtomicBool::default(),
+            has_decided: AtomicBool::default(),
+        })
     }
 
     pub(crate) fn has_slow_decisions(&self) -> bool {
         self.has_slow_decisions.load(Ordering::Relaxed)
     }
 
+    /// True if the next decision may be slow: the last one was, or there was none.
+    pub(crate) fn may_decide_slowly(&self) -> bool {
+        self.has_slow_decisions() || !self.has_decided.load(Ordering::Relaxed)
+    }
+
     /// Records the duration of a decision.
     pub(crate) fn record_decision(&self, duration: Duration) {
         let is_slow = duration > SLOW_DECISION;
+        self.has_decided.store(true, Ordering::Relaxed);
         if is_slow != self.has_slow_decisions() && (is_slow || duration < QUICK_DECISION) {
             self.has_slow_decisions.store(is_slow, Ordering::Relaxed);
         }

@@ -313,12 +313,22 @@ impl Credentials {
     }
 }
 
+/// Binds the secret of a credential to all columns of its row, so that an edited row is refused.
 pub(crate) fn credential_binding(credential: &Credential) -> RecordBinding<'_> {
+    let columns = Json::object([
+        ("name", Json::from(credential.name.clone())),
+        ("kind", Json::from(credential.kind.clone())),
+        ("meta", credential.meta.clone().unwrap_or_default()),
+        ("tags", credential.tags.clone()),
+        ("description", credential.description.clone().map_or(Json::Null, Json::from)),
+        ("created_at", Json::from(credential.created_at.as_micros())),
+        ("updated_at", Json::from(credential.updated_at.as_micros())),
+    ]);
     RecordBinding {
         tenant_id: &credential.tenant_id,
         table: CREDENTIAL_TABLE,
         record: credential.credential_id.get(),
-        key: None,
+        columns: Some(columns.to_string().into()),
         version: credential.version,
     }
 }
@@ -372,3 +382,6 @@ fn missing_public_key(worker_id: &WorkerId) -> RuntimeError {
     );
     RuntimeError::refused(ErrorCode::BadQuery, text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, Seq, Timestamp};
 use serde::Serialize;
 
+use super::log::readable;
 use super::{Pass, Problem, ProblemKind, Verification, VerifyObserver};
 use crate::error::{Result, RuntimeError};
 use crate::services::anchors::{
@@ -335,9 +336,12 @@ impl Verification {
         run: &AnchoredRun,
         drops: &RecordedDrops,
     ) -> Result<Option<RunChange>> {
-        let row: Option<Execution> = self.infra.store.find_execution(run.id).await?;
-        let Some(row) = row else {
-            return Ok((!drops.contains(run.id)).then_some(RunChange::Removed));
+        let found = self.infra.store.find_execution(run.id).await;
+        let found: Option<Option<Execution>> = readable(found)?;
+        let row = match found {
+            Some(Some(row)) => row,
+            Some(None) => return Ok((!drops.contains(run.id)).then_some(RunChange::Removed)),
+            None => return Ok(None),
         };
         if row.head.version < run.seq.into() {
             let end = Seq::new(row.head.version.get()).unwrap_or(Seq::FIRST);

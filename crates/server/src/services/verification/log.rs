@@ -91,10 +91,20 @@ impl Verification {
         execution_id: ExecutionId,
         definitions: &BTreeMap<CatalogId, DefinitionFacts>,
     ) -> Result<VerifiedExecution> {
-        let row = match self.infra.store.find_execution(execution_id).await {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(VerifiedExecution::default()),
-            Err(error) => return unreadable_row(execution_id, error),
+        match self.verify_readable(execution_id, definitions).await {
+            Err(RuntimeError::Store(error)) => unreadable_row(execution_id, error),
+            verified => verified,
+        }
+    }
+
+    /// Verifies an execution whose rows can all be read.
+    async fn verify_readable(
+        &self,
+        execution_id: ExecutionId,
+        definitions: &BTreeMap<CatalogId, DefinitionFacts>,
+    ) -> Result<VerifiedExecution> {
+        let Some(row) = self.infra.store.find_execution(execution_id).await? else {
+            return Ok(VerifiedExecution::default());
         };
         let mut pass = self.start_pass(&row).await?;
         pass.check_definition(&row, definitions);
@@ -324,10 +334,10 @@ impl Verification {
             return Ok(());
         };
         let parent = match row.facts.parent_execution_id {
-            Some(parent) => self.infra.store.find_execution(parent).await?,
+            Some(parent) => readable(self.infra.store.find_execution(parent).await)?,
             None => return Ok(()),
         };
-        let Some(parent) = parent else {
+        let Some(Some(parent)) = parent else {
             return Ok(());
         };
         let expected = parent.facts.root_execution_id.unwrap_or(parent.execution_id);
@@ -628,6 +638,16 @@ impl LogPass {
 fn page_limit(row: &Execution, after: ExecutionVersion) -> LogPageLimit {
     let left = u32::try_from(row.head.version.get() - after.get()).unwrap_or(u32::MAX);
     LogPageLimit::clamped(left.min(PAGE_EVENTS))
+}
+
+/// Returns `None` if a row was modified so that it cannot be read. The verification of its execution
+/// reports that.
+pub(super) fn readable<T>(found: Result<T, StoreError>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(StoreError::Fatal { .. }) => Ok(None),
+        Err(error @ StoreError::Retry { .. }) => Err(error.into()),
+    }
 }
 
 fn unreadable_row(execution_id: ExecutionId, error: StoreError) -> Result<VerifiedExecution> {

@@ -5,6 +5,7 @@
 
 mod anchors;
 mod audit;
+mod credentials;
 mod definitions;
 mod log;
 mod schedule;
@@ -14,12 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use noetl_store::StoreError;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, Digest, EventId, ExecutionId, PlaybookPath, Seq, TenantId, Text};
 use serde::Serialize;
 
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError, error_chain};
 use crate::services::Infrastructure;
 pub use crate::services::anchors::AnchorHead;
 use crate::services::anchors::AnchorSealer;
@@ -67,6 +69,8 @@ pub enum ProblemKind {
     ModifiedAuditLog,
     /// An API token was written or changed without the server's key.
     ModifiedToken,
+    /// A credential was written or changed without the server's key.
+    ModifiedCredential,
 }
 
 /// A difference between what was written and what is stored.
@@ -185,6 +189,23 @@ impl<O: VerifyObserver> Pass<'_, O> {
         self.counts.problems += 1;
         self.observer.on_problem(problem);
     }
+
+    /// Reports a row that was modified so that it cannot be read. The rest of its table is then not
+    /// verified.
+    fn report_unreadable<T>(
+        &mut self,
+        kind: ProblemKind,
+        verified: Result<T>,
+    ) -> Result<Option<T>> {
+        match verified {
+            Err(RuntimeError::Store(error @ StoreError::Fatal { .. })) => {
+                let text = format!("a row was modified: {}", error_chain(&error));
+                self.report(Problem::of_store(kind, text));
+                Ok(None)
+            }
+            verified => verified.map(Some),
+        }
+    }
 }
 
 impl Verification {
@@ -215,14 +236,20 @@ impl Verification {
             check_encryption_key(self.infra.store(), keys).await?;
         }
         let mut pass = Pass { observer, counts: VerifyCounts::default() };
-        let definitions = Arc::new(self.verify_definitions(scope, &mut pass).await?);
+        let definitions = self.verify_definitions(scope, &mut pass).await;
+        let definitions = pass.report_unreadable(ProblemKind::ModifiedDefinition, definitions)?;
+        let definitions = Arc::new(definitions.unwrap_or_default());
         self.verify_executions(scope, &definitions, &mut pass).await?;
         self.find_missing_executions(scope, &mut pass).await?;
         self.find_wrongly_ended(scope, &mut pass).await?;
         let mut anchors = None;
         if scope == VerifyScope::All {
-            self.verify_tokens(&mut pass).await?;
-            self.verify_audit_log(&mut pass).await?;
+            let verified = self.verify_tokens(&mut pass).await;
+            pass.report_unreadable(ProblemKind::ModifiedToken, verified)?;
+            let verified = self.verify_credentials(&mut pass).await;
+            pass.report_unreadable(ProblemKind::ModifiedCredential, verified)?;
+            let verified = self.verify_audit_log(&mut pass).await;
+            pass.report_unreadable(ProblemKind::ModifiedAuditLog, verified)?;
             anchors = Some(self.verify_anchors(outside, &mut pass).await?);
         }
         Ok(VerifyReport { counts: pass.counts, anchors })
@@ -249,9 +276,7 @@ impl Verification {
             let mut verified = stream::iter(ids).map(verify).buffered(MAX_CONCURRENT_LOGS);
             while let Some(verified) = verified.next().await {
                 let verified = verified.map_err(|_| {
-                    crate::error::RuntimeError::internal(
-                        "the verification of an execution was aborted",
-                    )
+                    RuntimeError::internal("the verification of an execution was aborted")
                 })??;
                 pass.counts.executions += 1;
                 pass.counts.events += verified.events;

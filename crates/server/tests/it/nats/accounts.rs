@@ -29,6 +29,7 @@ fn start_nats() -> NatsServer {
 
 async fn connect(nats: &NatsServer, user: &str) -> Client {
     let options = ConnectOptions::with_user_and_password(user.into(), user.into());
+    let options = options.custom_inbox_prefix(format!("_INBOX.{user}"));
     options.connect(nats.url()).await.unwrap()
 }
 
@@ -201,15 +202,21 @@ async fn system_worker_publishes_events_and_reads_no_commands() {
     context.create_stream(stream).await.unwrap();
     let system = connect(&nats, "noetl-system").await;
     let mut commands = system.subscribe("noetl.commands.>").await.unwrap();
+    let mut replies = system.subscribe("_INBOX.>").await.unwrap();
+    // The control: the inbox of a server can be read with its own user.
+    let mut inbox = server.subscribe("_INBOX.server.>").await.unwrap();
     let published = async_nats::jetstream::new(system.clone());
     let ack = published.publish("noetl.events.note", "{}".into()).await.unwrap().await.unwrap();
     assert_eq!((&*ack.stream, ack.sequence), ("noetl_events", 1));
     server.publish("noetl.commands.shared.1", "secret".into()).await.unwrap();
+    server.publish("_INBOX.server.1", "secret".into()).await.unwrap();
     sync(&server).await;
+    assert!(inbox.next().now_or_never().flatten().is_some());
     // NATS rejects the subscription. Whatever it delivers arrives before the response.
     let info = system.request("$JS.API.STREAM.INFO.noetl_events", "".into()).await.unwrap();
     assert!(info.payload.starts_with(b"{"));
     assert!(commands.next().now_or_never().flatten().is_none());
+    assert!(replies.next().now_or_never().flatten().is_none());
 }
 
 /// A server sends command tokens only over a NATS server that requires credentials.

@@ -29,9 +29,11 @@ async fn anchored_runs(test: &TestStore, count: usize) -> Vec<ExecutionId> {
         // Each run is anchored twice, after its first command and later.
         ids.push(start_run(&services).await);
         complete_commands(&services, 1).await;
+        test.wait_for_feed().await;
         services.anchors.write_anchors().await.unwrap();
         complete_commands(&services, 1).await;
     }
+    test.wait_for_feed().await;
     services.anchors.write_anchors().await.unwrap();
     services.close(Duration::from_mins(1)).await;
     ids
@@ -225,6 +227,7 @@ async fn cut_off_audit_log_is_found(test: TestStore) {
         secret: None,
     };
     test.store.append_audit_log((1..=3).map(entry).collect()).await.unwrap();
+    test.wait_for_feed().await;
     services.anchors.write_anchors().await.unwrap();
     services.close(Duration::from_mins(1)).await;
     let file = OutsideAnchor::File(test.anchor_file());
@@ -258,12 +261,14 @@ async fn purge_is_not_tampering(test: TestStore) {
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 2);
+    test.wait_for_feed().await;
     services.anchors.write_anchors().await.unwrap();
     let file = OutsideAnchor::File(test.anchor_file());
     test.assert_intact(&file).await;
     let request = PurgeRequest { event_retention_days: Some(30), ..PurgeRequest::default() };
     let purged = services.maintenance.purge_expired_data(request).await.unwrap();
     assert!(purged.events_purged >= 1, "{purged:?}");
+    test.wait_for_feed().await;
     services.anchors.write_anchors().await.unwrap();
     services.close(Duration::from_mins(1)).await;
     assert_eq!(test.store.find_execution(ExecutionId::new(id).unwrap()).await.unwrap(), None);

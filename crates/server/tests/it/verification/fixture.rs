@@ -16,8 +16,8 @@ use noetl_store::{NewCatalogEntry, PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
-    CatalogId, ExecutionId, Json, JsonMap, PlaybookPath, PoolName, TenantId, Timestamp, WorkerId,
-    sha256,
+    CatalogId, ExecutionId, FeedPosition, Json, JsonMap, PlaybookPath, PoolName, TenantId,
+    Timestamp, WorkerId, sha256,
 };
 
 /// Steps, a timer and a wait.
@@ -101,6 +101,14 @@ impl TestStore {
             ..Settings::default()
         };
         ControlPlane::open(Arc::clone(&self.store), Arc::new(SystemClock), settings).await.unwrap()
+    }
+
+    /// Waits until transactions of other tests in the same cluster no longer hold back the feed.
+    pub(crate) async fn wait_for_feed(&self) {
+        while self.store.feed_lag(FeedPosition::default()).await.unwrap().held_back_since.is_some()
+        {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) async fn register_playbook(&self) {

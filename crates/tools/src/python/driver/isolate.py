@@ -12,6 +12,8 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 BYTES_PER_FILTER_STATEMENT = 8
+SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
+LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL = 1, 2
 
 
 class Isolation:
@@ -105,8 +107,23 @@ class Isolation:
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         self.check(self.libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
         self.prctl(PR_SET_NO_NEW_PRIVS, 1)
+        self.enable_landlock()
         for program in self.filters:
             self.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+
+    def enable_landlock(self):
+        """Closes abstract Unix sockets, unless the kernel cannot."""
+        ctypes = self.ctypes
+        # Neither access to files nor to the network is handled.
+        scopes = LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_SCOPE_SIGNAL
+        rules = (ctypes.c_uint64 * 3)(0, 0, scopes)
+        size, none = ctypes.c_size_t(ctypes.sizeof(rules)), ctypes.c_ulong(0)
+        syscall = self.libc.syscall
+        rules = syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(rules), size, none)
+        if rules >= 0:
+            result = syscall(SYS_LANDLOCK_RESTRICT_SELF, rules, none)
+            os.close(rules)
+            self.check(result, "landlock_restrict_self")
 
 
 def lower_limit(name, limit):

@@ -1,0 +1,42 @@
+//! Verification of credentials.
+
+use noetl_store::CredentialFilter;
+use noetl_types::limits::PageLimit;
+
+use super::{Pass, Problem, ProblemKind, Verification, VerifyObserver};
+use crate::error::Result;
+use crate::services::credentials::{credential_binding, wrapped_secret_from_json};
+
+impl Verification {
+    /// Verifies that the secrets of all credentials belong to their rows, if this process has the
+    /// server's key.
+    pub(super) async fn verify_credentials(
+        &self,
+        pass: &mut Pass<'_, impl VerifyObserver>,
+    ) -> Result<()> {
+        let Some(keys) = self.infra.settings.keys.as_deref() else {
+            return Ok(());
+        };
+        let mut filter = CredentialFilter::default();
+        loop {
+            let page = self.infra.store.list_credentials(filter.clone(), PageLimit::MAX).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            filter.after = Some(last.credential_id);
+            for credential in page {
+                let opened = wrapped_secret_from_json(&credential.sealed).is_ok_and(|sealed| {
+                    keys.unwrap_secret(&credential_binding(&credential), &sealed).is_ok()
+                });
+                if !opened {
+                    let text = format!(
+                        "credential {} ({}) of tenant {} was written or changed without the \
+                         server's key; it is refused",
+                        credential.credential_id, credential.name, credential.tenant_id
+                    );
+                    pass.report(Problem::of_store(ProblemKind::ModifiedCredential, text));
+                }
+            }
+        }
+    }
+}
