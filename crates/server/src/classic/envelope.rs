@@ -41,7 +41,6 @@ pub(super) struct ReportedResult {
 impl ReportedResult {
     /// Opens the envelope of a result, if it has one.
     pub(super) fn open(value: Json) -> Self {
-        let reference = find_reference_of_kind(&value).map(|_| value.clone());
         let opened = match value.as_map() {
             Some(map) if is_tool_report(map) && map.get("duration_ms").is_some_and(is_number) => {
                 Self::from_tool_report(map)
@@ -49,7 +48,8 @@ impl ReportedResult {
             Some(map) if is_envelope(map) => Self::from_envelope(map),
             Some(_) | None => Self { data: value, ..Self::default() },
         };
-        Self { reference: reference.or(opened.reference.clone()), ..opened }
+        let in_data = find_reference_of_kind(&opened.data).map(|_| opened.data.clone());
+        Self { reference: opened.reference.clone().or(in_data), ..opened }
     }
 
     fn from_envelope(map: &JsonMap) -> Self {
@@ -59,9 +59,7 @@ impl ReportedResult {
         };
         opened.is_enveloped = true;
         opened.record_status(map);
-        let nested = find_reference_of_kind(&opened.data).map(|_| opened.data.clone());
-        opened.reference =
-            map.get("reference").filter(|found| !found.is_null()).cloned().or(nested);
+        opened.reference = map.get("reference").filter(|found| !found.is_null()).cloned();
         opened
     }
 

@@ -49,6 +49,7 @@ fn finds_address_of_stored_data() {
         r#"{"status":"COMPLETED","reference":"URI"}"#,
         r#"{"status":"COMPLETED","reference":{"store_tier":"kv","logical_uri":"URI"},"context":{"rows":3}}"#,
         r#"{"status":"success","context":{"status":"success","data":{"kind":"ref","ref":"URI"}}}"#,
+        r#"{"status":"success","data":{"kind":"ref","ref":"URI"},"duration_ms":7}"#,
     ] {
         let opened = open(&text.replace("URI", uri));
         assert_eq!(opened.stored_data_uri(), Some(uri), "{text}");
