@@ -82,6 +82,32 @@ person can resolve come first.
 
 
 @dataclass(kw_only=True)
+class AccessRequest:
+    """Asks if a token allows an action on a playbook. A classic body, which contains a secret."""
+
+    session_token: str | None = None
+    """The token, unless a header of the request contains it."""
+    playbook_path: str | None = None
+    """Path of the playbook."""
+    permission_type: str | None = None
+    """`execute`, `view` or `modify`; default `execute`."""
+
+
+@dataclass(kw_only=True)
+class AccessResponse:
+    """Access of a token to a playbook."""
+
+    allowed: bool
+    """True if the token allows the action."""
+    playbook_path: str
+    """Path of the playbook."""
+    permission_type: str
+    """The action."""
+    user: SessionUser
+    """Owner of the token."""
+
+
+@dataclass(kw_only=True)
 class AdvanceFailure:
     """An execution whose read model could not be updated."""
 
@@ -1255,6 +1281,8 @@ class ExecutionDetail:
     """Events of the page."""
     pagination: PageInfo
     """Position of the page in the log."""
+    children: list[ExecutionSummary]
+    """Child executions, newest first; at most 100. `GET /api/executions?parent=` lists all."""
 
 
 @dataclass(kw_only=True)
@@ -2172,6 +2200,8 @@ class Problem:
     """Individual errors, if there are several or if they have a position."""
     error: str
     """Description of this occurrence, for classic clients."""
+    message: str
+    """Description of this occurrence, for the published console."""
 
 
 @dataclass(kw_only=True)
@@ -2800,6 +2830,40 @@ class ServerStatus:
     """Uptime in seconds."""
     checks: dict[str, HealthStatus]
     """Result of each check."""
+
+
+@dataclass(kw_only=True)
+class SessionRequest:
+    """Validates a token. A classic body, which contains a secret."""
+
+    session_token: str | None = None
+    """The token, unless a header of the request contains it."""
+
+
+@dataclass(kw_only=True)
+class SessionResponse:
+    """A valid token."""
+
+    valid: bool
+    """Always true: an invalid token is an error."""
+    user: SessionUser
+    """Owner of the token."""
+    expires_at: str | None = None
+    """End of the token; absent if it does not expire."""
+
+
+@dataclass(kw_only=True)
+class SessionUser:
+    """Owner of a token."""
+
+    user_id: str
+    """Actor name, as in the logs."""
+    email: str
+    """Actor name. Tokens have no e-mail address."""
+    display_name: str
+    """Actor name."""
+    roles: list[str]
+    """Scopes of the token."""
 
 
 @dataclass(kw_only=True)

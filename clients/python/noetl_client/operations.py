@@ -1371,6 +1371,34 @@ class Operations(Transport):
         )
         return result
 
+    def validate_session(
+        self,
+        body: models.SessionRequest | None = None,
+    ) -> models.SessionResponse:
+        """Validate a token (published console). The token may be in the body, in `Authorization` or
+        in `X-Session-Token`.
+        """
+        result: models.SessionResponse = self._call(
+            "POST",
+            "/api/auth/validate",
+            response_type=models.SessionResponse,
+            body=body,
+        )
+        return result
+
+    def check_session_access(
+        self,
+        body: models.AccessRequest | None = None,
+    ) -> models.AccessResponse:
+        """Check if a token allows an action on a playbook (published console)."""
+        result: models.AccessResponse = self._call(
+            "POST",
+            "/api/auth/check-access",
+            response_type=models.AccessResponse,
+            body=body,
+        )
+        return result
+
     def list_tokens(
         self,
         *,

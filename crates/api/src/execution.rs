@@ -60,6 +60,9 @@ pub struct ExecutionDetail {
     pub events: Vec<EventView>,
     /// Position of the page in the log.
     pub pagination: PageInfo,
+    /// Child executions, newest first; at most 100. `GET /api/executions?parent=` lists all.
+    #[serde(default)]
+    pub children: Vec<ExecutionSummary>,
 }
 
 /// Position of a page in a log.

@@ -43,6 +43,7 @@ pub mod replay;
 pub mod result;
 pub mod runtime;
 pub mod secret_audit;
+pub mod session;
 pub mod signal;
 pub mod stream;
 pub mod system;

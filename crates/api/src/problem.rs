@@ -29,6 +29,9 @@ pub struct Problem {
     pub errors: Vec<ProblemDetail>,
     /// Description of this occurrence, for classic clients.
     pub error: Text,
+    /// Description of this occurrence, for the published console.
+    #[serde(default)]
+    pub message: Text,
 }
 
 /// An individual error.
@@ -65,6 +68,7 @@ impl Problem {
             title: code.title().into(),
             status: code.http_status(),
             error: detail.clone(),
+            message: detail.clone(),
             detail,
             code: code.as_str().into(),
             request_id: None,

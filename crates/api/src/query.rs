@@ -62,12 +62,12 @@ pub struct ExecutionList {
 pub const NEXT_CURSOR_HEADER: &str = "x-next-cursor";
 
 /// Selects a page of the log of an execution, in log order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct ExecutionDetailQuery {
-    /// Number of the page, from 1.
-    pub page: u32,
-    /// Events per page.
-    pub page_size: PageLimit,
+    /// Number of the page, from 1. Without any parameter, the response has the newest events.
+    pub page: Option<u32>,
+    /// Events per page; default 100.
+    pub page_size: Option<PageLimit>,
     /// Filter by events after this one.
     pub since_event_id: Option<EventId>,
     /// Filter by event type.
@@ -77,17 +77,6 @@ pub struct ExecutionDetailQuery {
 impl ExecutionDetailQuery {
     /// Default number of events per page.
     pub const DEFAULT_PAGE_SIZE: i64 = 100;
-}
-
-impl Default for ExecutionDetailQuery {
-    fn default() -> Self {
-        Self {
-            page: 1,
-            page_size: PageLimit::clamped(Self::DEFAULT_PAGE_SIZE),
-            since_event_id: None,
-            event_type: None,
-        }
-    }
 }
 
 /// Filters of the events of an execution.

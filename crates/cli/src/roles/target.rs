@@ -79,8 +79,10 @@ impl Target {
 
     /// Fetches a run with the first events of its log.
     pub(crate) async fn fetch_execution(&self, id: ExecutionId) -> Result<ExecutionDetail> {
-        let query =
-            ExecutionDetailQuery { page_size: PageLimit::MIN, ..ExecutionDetailQuery::default() };
+        let query = ExecutionDetailQuery {
+            page_size: Some(PageLimit::MIN),
+            ..ExecutionDetailQuery::default()
+        };
         call_target!(self, queries.execution_detail(id, query), get_execution(id, &query))
     }
 

@@ -55,6 +55,14 @@ pub fn needs_full_context(task: &Task) -> bool {
     }
 }
 
+/// Returns the data of a `noop` with this configuration.
+pub fn noop_data(config: &JsonMap) -> Json {
+    config.get("result").cloned().unwrap_or_else(|| {
+        let message = config.get("message").cloned().unwrap_or_default();
+        Json::object([("status", Json::from("ok")), ("message", message)])
+    })
+}
+
 /// Returns true if Python code mentions one of the names that contain all others.
 fn mentions_context(code: &str) -> bool {
     code.split(|c: char| !c.is_alphanumeric() && c != '_')

@@ -36,7 +36,7 @@ use noetl_types::redact::SharedSecretSet;
 use noetl_types::report::RetriedTask;
 use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 
-pub use call::{CallSpec, CodeContext, ToolResult, needs_full_context};
+pub use call::{CallSpec, CodeContext, ToolResult, needs_full_context, noop_data};
 pub use command_spec::{CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, NoSuchStep};
 pub use continuation::{Continuation, ContinuationState};
 pub use outcome::{MachineOutcome, NextStage};
@@ -95,6 +95,12 @@ impl CommandMachine {
     /// Creates the machine of a command.
     pub fn new(spec: CommandSpec) -> Result<Self, NoSuchStep> {
         CommandState::new(spec, MachineHost::Worker).map(|state| Self(Box::new(state)))
+    }
+
+    /// Creates the machine of a command whose tool is called by a worker that applies no policy. It
+    /// ends after one task. Another command continues with the next one.
+    pub fn for_one_task(spec: CommandSpec) -> Result<Self, NoSuchStep> {
+        CommandState::new(spec, MachineHost::WorkerProxy).map(|state| Self(Box::new(state)))
     }
 
     /// Records everything that is made from secrets in this set.

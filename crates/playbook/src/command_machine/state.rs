@@ -76,6 +76,8 @@ pub(super) struct CommandState {
 pub(super) enum MachineHost {
     /// A worker. It calls tools, and leaves a suspended task once it is started.
     Worker,
+    /// A server, for a worker that calls one tool per command and applies no policy.
+    WorkerProxy,
     /// The server. It completes suspended tasks.
     Server,
 }
@@ -422,7 +424,7 @@ impl CommandState {
         result.error = result.error.map(|error| self.locate_error(error));
         self.attempts = self.attempts.saturating_add(1);
         self.record_report(&task.label.value, &result);
-        if self.host == MachineHost::Worker
+        if self.host != MachineHost::Server
             && result.error.is_none()
             && segments::is_suspending(task)
         {

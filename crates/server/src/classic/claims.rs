@@ -28,7 +28,9 @@ impl ClassicApi {
         event_id: EventId,
     ) -> Result<ClassicCommand> {
         let command = ctx.visible_command(self.infra.store(), event_id.into()).await?;
-        to_classic_command(&self.load_issued_command(&command).await?, &command)
+        let mut issued = self.load_issued_command(&command).await?;
+        self.load_referenced_values(&mut issued.context).await?;
+        to_classic_command(&issued, &command)
     }
 
     /// Loads an issued command with its definition.
@@ -67,7 +69,8 @@ impl ClassicApi {
             self.renew_held_claim(&claimed.leased.command, &worker, now).await?
         };
         self.claims.add_claim(ctx, &worker, command_id);
-        let issued = self.load_issued(&claimed.leased.issued).await?;
+        let mut issued = self.load_issued(&claimed.leased.issued).await?;
+        self.load_referenced_values(&mut issued.context).await?;
         let command = &claimed.leased.command;
         Ok(ClaimResponse {
             status: "ok".into(),

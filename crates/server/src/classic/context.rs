@@ -1,13 +1,19 @@
 //! Builds commands for classic workers from the pinned definition and the command context.
 
+use std::collections::BTreeMap;
+
 use noetl_api::classic::{ClassicCommand, ClassicContext};
 use noetl_engine::event::{CommandIssued, Event, EventKind, IssuedContext};
 use noetl_engine::{decode_record, job_variable};
 use noetl_playbook::command_context::CommandContext;
-use noetl_playbook::model::{NamedValues, Step, Tool};
+use noetl_playbook::command_machine::ContinuationState;
+use noetl_playbook::model::{NamedValues, Step, Task};
+use noetl_playbook::paths::{path_segments, set_at_path};
 use noetl_store::Command;
 use noetl_types::id::CommandLabel;
-use noetl_types::{EventRecord, Json, JsonMap, Text};
+use noetl_types::json::to_canonical;
+use noetl_types::{ByteSize, EventRecord, Json, JsonMap, Text};
+use serde::Serialize;
 
 use crate::classic::ClassicApi;
 use crate::error::{Result, RuntimeError};
@@ -33,6 +39,23 @@ impl IssuedCommand {
         let name = &self.command()?.step;
         let step = self.definition.plan.playbook().find_step(name.as_str());
         step.ok_or_else(undecodable_command)
+    }
+}
+
+impl IssuedCommand {
+    /// Task that a classic worker runs next. It gets the tasks of a pipeline one by one, because it
+    /// cannot run several. `None` for a frame of rows, which it runs from beginning to end.
+    pub(crate) fn task(&self) -> Result<Option<&Task>> {
+        if self.command()?.frame.is_some() {
+            return Ok(None);
+        }
+        let tasks = self.step()?.tool.tasks();
+        let first = match &self.context.continuation {
+            Some(state) => state.continuation.next_task_index(tasks),
+            None => Some(0),
+        };
+        let task = first.and_then(|index| tasks.get(index));
+        task.ok_or_else(undecodable_command).map(Some)
     }
 }
 
@@ -64,6 +87,43 @@ impl ClassicApi {
     }
 }
 
+/// Maximum total size of the stored values in a command for a classic worker.
+const MAX_LOADED_VALUES: ByteSize = ByteSize::from_mib(64);
+
+impl ClassicApi {
+    /// Replaces references to stored values by the values, because classic workers do not resolve
+    /// them when they render templates.
+    pub(crate) async fn load_referenced_values(&self, context: &mut CommandContext) -> Result<()> {
+        let mut loaded: BTreeMap<Text, Json> = BTreeMap::new();
+        let mut size = 0;
+        for path in std::mem::take(&mut context.references) {
+            let path = path_segments(&path);
+            let reference = path.split_first().and_then(|(name, rest)| {
+                let value = context.values.get(name);
+                rest.iter().fold(value, |value, key| value?.get(key))
+            });
+            let uri = reference.and_then(|reference| reference.get("ref")?.as_str());
+            let Some(uri) = uri.map(Text::from) else {
+                continue;
+            };
+            if !loaded.contains_key(&uri) {
+                let value = self.results.fetch_result(&uri).await?;
+                size += to_canonical(&value).len();
+                if MAX_LOADED_VALUES.is_exceeded_by(size) {
+                    let text = format!(
+                        "the stored values that the command reads are larger than {MAX_LOADED_VALUES} \
+                         in total, which is too large for a classic worker"
+                    );
+                    return Err(RuntimeError::too_large(text));
+                }
+                loaded.insert(uri.clone(), value);
+            }
+            set_at_path(&mut context.values, &path, loaded[&uri].clone());
+        }
+        Ok(())
+    }
+}
+
 /// Builds the command that is sent to a classic worker.
 pub(crate) fn to_classic_command(
     issued: &IssuedCommand,
@@ -71,8 +131,11 @@ pub(crate) fn to_classic_command(
 ) -> Result<ClassicCommand> {
     let (event, step) = (issued.command()?, issued.step()?);
     let context = ClassicContext {
-        tool_config: tool_config(&step.tool)?,
-        args: build_args(step),
+        tool_config: match issued.task()? {
+            Some(task) => tool_config(task)?,
+            None => tool_config(&step.tool)?,
+        },
+        args: build_args(step, issued.task()?),
         render_context: render_context(issued, command, step),
     };
     Ok(ClassicCommand {
@@ -85,8 +148,8 @@ pub(crate) fn to_classic_command(
     })
 }
 
-/// Converts the tool of the playbook to JSON, with its templates.
-fn tool_config(tool: &Tool) -> Result<Json> {
+/// Converts the tool or a task of the playbook to JSON, with its templates.
+fn tool_config(tool: &impl Serialize) -> Result<Json> {
     let config = serde_json::to_value(tool).and_then(serde_json::from_value);
     config.map_err(|error| {
         tracing::error!(%error, "serializing the tool of a step failed");
@@ -95,11 +158,9 @@ fn tool_config(tool: &Tool) -> Result<Json> {
 }
 
 /// Merges the input of the step with that of its task, which takes precedence.
-fn build_args(step: &Step) -> JsonMap {
+fn build_args(step: &Step, task: Option<&Task>) -> JsonMap {
     let mut args = source_fields(&step.input);
-    if let Tool::Single(task) = &step.tool {
-        args.extend(source_fields(&task.input));
-    }
+    args.extend(task.map(|task| source_fields(&task.input)).unwrap_or_default());
     args
 }
 
@@ -116,7 +177,15 @@ pub(crate) fn render_context(issued: &IssuedCommand, command: &Command, step: &S
     let id = Json::from(command.execution_id.to_string());
     variables.insert("execution_id".into(), id);
     variables.insert("job".into(), job_variable(command.execution_id));
+    let pipeline = issued.context.continuation.as_ref();
+    if let Some(state) = pipeline {
+        add_pipeline_variables(&mut variables, state);
+    }
+    let written = pipeline.map(|state| state.continuation.iter.clone());
     let Some((index, total)) = iteration_position(issued) else {
+        if let Some(written) = written {
+            variables.insert("iter".into(), Json::from(written));
+        }
         return variables;
     };
     let item = iterator_name(step).and_then(|name| variables.get(name).cloned());
@@ -131,12 +200,28 @@ pub(crate) fn render_context(issued: &IssuedCommand, command: &Command, step: &S
     if let Some(name) = iterator_name(step) {
         iter.insert(name.into(), item);
     }
+    iter.extend(written.unwrap_or_default());
     variables.insert("iter".into(), Json::from(iter));
     variables.insert("_index".into(), Json::from(index));
     variables.insert("loop_index".into(), Json::from(index));
     variables.insert("_total".into(), Json::from(total));
     variables
 }
+
+/// Adds what the earlier tasks of a pipeline left: their data by label, and their variables.
+fn add_pipeline_variables(variables: &mut JsonMap, state: &ContinuationState) {
+    let results = &state.results;
+    let is_free = |name: &str| !UNSHADOWED_NAMES.contains(&name);
+    let labelled = results.iter().chain(&state.continuation.variables);
+    let labelled = labelled.filter(|(name, _)| is_free(name));
+    variables.extend(labelled.map(|(name, value)| (name.clone(), value.clone())));
+    let previous = state.continuation.after.as_ref().and_then(|label| results.get(label));
+    variables.insert("_prev".into(), previous.cloned().unwrap_or_default());
+    variables.insert("results".into(), Json::from(results.clone()));
+}
+
+/// Names that no variable of a pipeline replaces.
+const UNSHADOWED_NAMES: [&str; 5] = ["execution_id", "workload", "ctx", "steps", "keychain"];
 
 /// Index and total of the iteration in a loop.
 pub(crate) fn iteration_position(issued: &IssuedCommand) -> Option<(u32, u32)> {

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use noetl_api::classic::{ClassicEventResponse, ResultKind};
+use noetl_api::classic::ClassicEventResponse;
 use noetl_engine::{ClassicReport, ExecutionState, ReportOutcome, StaleReason};
+use noetl_playbook::model::Task;
 use noetl_store::{
     Command, CommandFilter, CommandStatusFilter, Fence, MAX_APPEND_RESULT_BYTES, RuntimeKind,
 };
@@ -93,7 +94,7 @@ impl<'r> EventClassifier<'r> {
         };
         let Some(row) = row else {
             // The row of the command was deleted, so the command is closed. The log has its result.
-            return Ok(classify_late_report(&reporter, StaleReason::Closed));
+            return Ok(classify_late_report(&reporter, StaleReason::Closed, None));
         };
         match reporter.relation_to(&row) {
             ReporterRelation::LeaseHolder => self.report_by_holder(&reporter, row).await,
@@ -101,10 +102,14 @@ impl<'r> EventClassifier<'r> {
                 Ok(EventClass::Answered(reporter.event_answer("ok")))
             }
             // The log distinguishes a repetition from a late result.
-            ReporterRelation::Closed => Ok(classify_late_report(&reporter, StaleReason::Closed)),
+            ReporterRelation::Closed => {
+                let issued = self.api.load_issued_command(&row).await?;
+                Ok(classify_late_report(&reporter, StaleReason::Closed, issued.task()?))
+            }
             ReporterRelation::Superseded => Ok(classify_late_report(
                 &reporter,
                 StaleReason::Superseded(ErrorCode::StaleAttempt),
+                None,
             )),
             ReporterRelation::UnknownAttempt => Err(reporter.not_lease_holder()),
             ReporterRelation::OtherHolder => {
@@ -112,6 +117,7 @@ impl<'r> EventClassifier<'r> {
                     Ok(classify_late_report(
                         &reporter,
                         StaleReason::Superseded(ErrorCode::NotLeaseHolder),
+                        None,
                     ))
                 } else {
                     Err(reporter.not_lease_holder())
@@ -206,12 +212,7 @@ impl<'r> EventClassifier<'r> {
         row: &Command,
     ) -> Result<ClassicReport> {
         let api = self.api;
-        let issued =
-            self.api.infra.store().find_event(row.execution_id, row.command_id.into()).await?;
-        let issued = issued.ok_or_else(|| {
-            RuntimeError::internal("the event that issued the command is missing")
-        })?;
-        let issued = api.load_issued(&issued.record).await?;
+        let issued = api.load_issued_command(row).await?;
         if self.state.is_none() {
             let folded = api.driver.load_state(row.execution_id).await?;
             self.state = folded.map(|(_, state)| state);
@@ -220,13 +221,12 @@ impl<'r> EventClassifier<'r> {
         let command = state.and_then(|state| state.command(row.command_id));
         let retried = command.map_or(0, |command| command.retried);
         let body = &reporter.incoming.body;
-        let mut answer = payload::tool_answer(body, reporter.kind);
-        if body.result_kind == ResultKind::Ref
-            && let Some(uri) = body.result_uri.as_deref()
-            && uri.starts_with("noetl://")
-        {
-            answer.data = self.load_referenced_result(uri).await?;
+        let mut reported = payload::reported_result(body, reporter.kind);
+        if let Some(uri) = reported.stored_data_uri().map(str::to_owned) {
+            reported = reported.with_stored_data(self.load_referenced_result(&uri).await?);
         }
+        let failure = payload::reported_failure(body, reporter.kind);
+        let answer = reported.into_tool_result(issued.task()?, failure);
         let applied = api.apply_task_policy(ReportedAttempt {
             issued: &issued,
             command: row,
@@ -278,12 +278,16 @@ impl<'r> EventClassifier<'r> {
 }
 
 /// Handles an event about a command that its worker no longer holds: only a result is recorded.
-fn classify_late_report(reporter: &ClassicReporter<'_>, reason: StaleReason) -> EventClass {
+fn classify_late_report(
+    reporter: &ClassicReporter<'_>,
+    reason: StaleReason,
+    task: Option<&Task>,
+) -> EventClass {
     if !reporter.incoming.is_result() {
         return EventClass::Answered(reporter.event_answer("ignored"));
     }
     EventClass::CommandReport {
-        report: Box::new(reporter.build_late_report(reason)),
+        report: Box::new(reporter.build_late_report(reason, task)),
         fence: None,
         ended: None,
     }

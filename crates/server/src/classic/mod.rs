@@ -11,12 +11,14 @@
 mod claims;
 mod command_credentials;
 mod context;
+mod envelope;
 mod event_classifier;
 mod event_ingest;
 mod incoming_event;
 mod payload;
 mod reporter;
 mod task_policy;
+mod tool_data;
 
 use std::sync::Arc;
 

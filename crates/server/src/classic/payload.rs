@@ -1,12 +1,13 @@
 //! Extracts command data from the payload of a classic event.
 
 use noetl_api::classic::{ClassicEvent, ResultKind};
-use noetl_playbook::command_machine::ToolResult;
-use noetl_types::{CommandId, EventType, Json, JsonMap, TaskError, TaskErrorKind};
+use noetl_types::{CommandId, EventType, Json, JsonMap};
+
+use crate::classic::envelope::ReportedResult;
 
 /// Payload keys that identify the command and carry no data.
 const BOOKKEEPING_KEYS: [&str; 6] =
-    ["command_id", "call_index", "worker_id", "attempt", "attempts", "status"];
+    ["command_id", "call_index", "worker_id", "attempt", "attempts", "set"];
 
 /// Returns the command that an event names: by its digits or its label, in the payload or the
 /// metadata.
@@ -33,42 +34,53 @@ pub(crate) fn find_attempt(event: &ClassicEvent) -> Option<u32> {
     u32::try_from(number).ok().filter(|attempt| *attempt > 0)
 }
 
-/// Returns the tool's answer, as far as the payload contains it.
-pub(crate) fn tool_answer(event: &ClassicEvent, kind: EventType) -> ToolResult {
-    let is_failure = matches!(kind, EventType::CallError | EventType::CommandFailed);
-    ToolResult {
-        data: result_data(event, is_failure),
-        error: is_failure.then(|| reported_error(&event.payload)),
-        ..ToolResult::default()
+/// Returns the result that an event reports, as its worker has it.
+pub(super) fn reported_result(event: &ClassicEvent, kind: EventType) -> ReportedResult {
+    match event.result_kind {
+        ResultKind::Data => result_in_payload(&event.payload, is_failure(kind)),
+        ResultKind::Ref | ResultKind::Refs => {
+            let status = result_in_payload(&event.payload, is_failure(kind));
+            let reference = Some(result_reference(event));
+            ReportedResult { data: Json::Null, reference, ..status }
+        }
     }
 }
 
-/// Returns the data: under `result`, else under `response`, else the payload without bookkeeping
-/// keys.
-fn result_data(event: &ClassicEvent, is_failure: bool) -> Json {
-    match event.result_kind {
-        ResultKind::Data => {}
-        ResultKind::Ref | ResultKind::Refs => return result_reference(event),
-    }
+/// Returns the error of an event that reports a failure, or null if the event has none.
+pub(super) fn reported_failure(event: &ClassicEvent, kind: EventType) -> Option<Json> {
     let payload = &event.payload;
-    for key in ["result", "response"] {
-        if let Some(data) = payload.get(key) {
-            return data.clone();
-        }
-    }
-    let Some(map) = payload.as_map() else {
-        return payload.clone();
+    let error = ["error", "message", "reason"]
+        .into_iter()
+        .find_map(|key| payload.get(key).filter(|value| !value.is_null()));
+    let error = error.or_else(|| payload.as_str().map(|_| payload));
+    is_failure(kind).then(|| error.cloned().unwrap_or_default())
+}
+
+fn is_failure(kind: EventType) -> bool {
+    matches!(kind, EventType::CallError | EventType::CommandFailed)
+}
+
+/// Opens the result: under `result`, else under `response`, else the payload itself, without its
+/// bookkeeping keys.
+fn result_in_payload(payload: &Json, is_failure: bool) -> ReportedResult {
+    let inner = ["result", "response"].into_iter().find_map(|key| payload.get(key));
+    let Some(map) = payload.as_map().filter(|_| inner.is_none()) else {
+        return ReportedResult::open(inner.unwrap_or(payload).clone());
     };
-    if is_failure {
-        return Json::Null;
+    let without_keys = |keys: &[&str]| -> JsonMap {
+        let rest = map.iter().filter(|(key, _)| !keys.contains(&&***key));
+        rest.map(|(key, part)| (key.clone(), part.clone())).collect()
+    };
+    let opened = ReportedResult::open(Json::from(without_keys(&BOOKKEEPING_KEYS)));
+    if opened.is_enveloped {
+        return opened;
     }
-    let is_data = |key: &str| !BOOKKEEPING_KEYS.contains(&key) && key != "set";
-    let rest = map.iter().filter(|(key, _)| is_data(key));
-    let rest: JsonMap = rest.map(|(key, part)| (key.clone(), part.clone())).collect();
-    if rest.is_empty() {
-        return Json::Null;
+    let mut rest = without_keys(&BOOKKEEPING_KEYS);
+    rest.remove("status");
+    if rest.is_empty() || is_failure {
+        return ReportedResult::default();
     }
-    Json::from(rest)
+    ReportedResult { data: Json::from(rest), ..opened }
 }
 
 /// Returns the reference to a result that is not in the payload.
@@ -95,17 +107,6 @@ pub(crate) fn result_reference(event: &ClassicEvent) -> Json {
 pub(crate) fn written_variables(event: &ClassicEvent) -> JsonMap {
     let set = event.payload.get("set").and_then(Json::as_map);
     set.cloned().unwrap_or_default()
-}
-
-fn reported_error(payload: &Json) -> TaskError {
-    let reported = ["error", "message", "reason"]
-        .into_iter()
-        .find_map(|key| payload.get(key).filter(|value| !value.is_null()));
-    match reported {
-        Some(error) => TaskError::from_json(error),
-        None if payload.as_str().is_some() => TaskError::from_json(payload),
-        None => TaskError::new(TaskErrorKind::Unknown, "the worker reported no error message"),
-    }
 }
 
 #[cfg(test)]

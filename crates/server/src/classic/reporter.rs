@@ -2,6 +2,7 @@
 
 use noetl_api::classic::ClassicEventResponse;
 use noetl_engine::{ClassicReport, ReportOutcome, StaleReason, WorkerReport};
+use noetl_playbook::model::Task;
 use noetl_store::{Command, Fence, LeaseCondition};
 use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, EventType, WorkerId};
 
@@ -45,10 +46,7 @@ impl ClassicReporter<'_> {
         if is_last && self.attempt == row.attempt {
             return match row.status {
                 _ if row.lease.is_some() => ReporterRelation::LeaseHolder,
-                CommandStatus::Completed if self.repeats_success() => {
-                    ReporterRelation::RepeatsClosing
-                }
-                CommandStatus::Failed if self.kind == EventType::CommandFailed => {
+                CommandStatus::Completed | CommandStatus::Failed if self.repeats_outcome() => {
                     ReporterRelation::RepeatsClosing
                 }
                 CommandStatus::Completed | CommandStatus::Failed | CommandStatus::Cancelled => {
@@ -65,9 +63,11 @@ impl ClassicReporter<'_> {
         ReporterRelation::OtherHolder
     }
 
-    /// True if it only repeats that a command succeeded.
-    fn repeats_success(&self) -> bool {
-        self.kind == EventType::CommandCompleted || self.incoming.is_step_exit()
+    /// True if it only repeats the outcome of a call. The worker does not know how the server
+    /// ruled on that outcome.
+    fn repeats_outcome(&self) -> bool {
+        matches!(self.kind, EventType::CommandCompleted | EventType::CommandFailed)
+            || self.incoming.is_step_exit()
     }
 
     pub(crate) fn event_answer(&self, status: &str) -> ClassicEventResponse {
@@ -133,10 +133,16 @@ impl ClassicReporter<'_> {
     }
 
     /// Builds a late report, without applying the task policy: it may no longer count.
-    pub(crate) fn build_late_report(&self, reason: StaleReason) -> ClassicReport {
+    pub(crate) fn build_late_report(
+        &self,
+        reason: StaleReason,
+        task: Option<&Task>,
+    ) -> ClassicReport {
         let body = &self.incoming.body;
+        let reported = payload::reported_result(body, self.kind);
+        let failure = payload::reported_failure(body, self.kind);
         let outcome = outcome_as_reported(
-            payload::tool_answer(body, self.kind),
+            reported.into_tool_result(task, failure),
             payload::written_variables(body),
         );
         ClassicReport { stale: Some(reason), ..self.build_classic_report(outcome) }

@@ -3,9 +3,9 @@
 use noetl_engine::{EventData, ReportOutcome, TaskResult};
 use noetl_playbook::command_machine::{
     CommandMachine, CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, MachineAction, MachineInput,
-    ToolResult,
+    ToolResult, noop_data,
 };
-use noetl_playbook::model::Tool;
+use noetl_playbook::model::ToolKind;
 use noetl_playbook::template::TemplateLimits;
 use noetl_store::Command;
 use noetl_types::{JsonMap, Millis, TaskError, TaskErrorKind, Text, WorkerId};
@@ -35,24 +35,39 @@ pub(crate) struct ReportedAttempt<'a> {
     pub(crate) set: JsonMap,
 }
 
+impl ReportedAttempt<'_> {
+    /// True for a `noop` whose worker returns no data. Its `result` is then rendered here.
+    fn is_noop_without_data(&self) -> Result<bool> {
+        let task = self.issued.task()?;
+        let is_noop = task.is_some_and(|task| task.kind.value == ToolKind::Noop);
+        let data = &self.answer.data;
+        let is_empty = data.is_null() || data.as_map().is_some_and(JsonMap::is_empty);
+        Ok(is_noop && is_empty && self.answer.error.is_none())
+    }
+}
+
 impl ClassicApi {
-    /// Applies `set` and the policy of a task. The worker runs a pipeline or a frame of rows from
-    /// beginning to end, so its result for these counts as reported.
+    /// Applies `set` and the policy of a task. After a task of a pipeline, another command
+    /// continues with the next one. The worker runs a frame of rows from beginning to end, so its
+    /// result for that counts as reported.
     pub(crate) async fn apply_task_policy(
         &self,
         attempt: ReportedAttempt<'_>,
     ) -> Result<PolicyResult> {
-        let step = attempt.issued.step()?;
-        let is_frame = attempt.issued.command()?.frame.is_some();
-        if is_frame || matches!(step.tool, Tool::Pipeline(_)) {
+        if attempt.issued.command()?.frame.is_some() {
             return Ok(PolicyResult::Closed(Box::new(outcome_as_reported(
                 attempt.answer, attempt.set,
             ))));
         }
         let reported = attempt.answer.error.clone();
-        let machine = CommandMachine::new(build_command_spec(&attempt)?)
+        let mut is_noop_without_data = attempt.is_noop_without_data()?;
+        let machine = CommandMachine::for_one_task(build_command_spec(&attempt)?)
             .map_err(|error| RuntimeError::internal(error.to_string()))?;
-        let mut machine = machine.resume_with_result(attempt.number, attempt.answer);
+        let mut machine = if is_noop_without_data {
+            machine
+        } else {
+            machine.resume_with_result(attempt.number, attempt.answer)
+        };
         loop {
             let input = MachineInput {
                 now: Some(self.infra.now()),
@@ -64,7 +79,10 @@ impl ClassicApi {
                     finished.set.extend(attempt.set);
                     return Ok(PolicyResult::Closed(Box::new(ReportOutcome::from(finished))));
                 }
-                // The task runs again at once, or from the start.
+                MachineAction::Call(call, pending) if is_noop_without_data => {
+                    is_noop_without_data = false;
+                    pending.complete_call(ToolResult::ok(noop_data(&call.config)))
+                }
                 MachineAction::Call(..) => {
                     return Ok(PolicyResult::Retry(retry_error(reported), Millis::ZERO));
                 }

@@ -188,9 +188,17 @@ impl QueryParams {
         name: &str,
         default: PageLimit,
     ) -> Result<PageLimit, HttpError> {
+        Ok(self.optional_page_limit(name)?.unwrap_or(default))
+    }
+
+    /// Parses the page limit of a list, if it is set.
+    pub(super) fn optional_page_limit(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<PageLimit>, HttpError> {
         let bounds = PageLimit::MIN.get()..=PageLimit::MAX.get();
         let number = self.number_param(name, bounds)?;
-        Ok(number.map_or(default, |number| PageLimit::clamped(number.into())))
+        Ok(number.map(|number| PageLimit::clamped(number.into())))
     }
 
     /// Rejects unknown parameters. Not used on classic routes, whose clients may send others.

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod classic_corpus;
 mod container;
 mod database;
 mod duckdb;

@@ -109,7 +109,7 @@ impl CommandState {
                 RenderFailure::Failed(template_error(message))
             }
             FetchNeed::Secret { name }
-                if self.host == MachineHost::Worker && &**name != WHOLE_KEYCHAIN =>
+                if self.host != MachineHost::Server && &**name != WHOLE_KEYCHAIN =>
             {
                 RenderFailure::Needs(need.clone())
             }

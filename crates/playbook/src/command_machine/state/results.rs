@@ -84,7 +84,7 @@ impl CommandState {
                 status,
                 // The server completes one attempt. Earlier ones are in the log.
                 attempts: match self.host {
-                    MachineHost::Worker => 1,
+                    MachineHost::Worker | MachineHost::WorkerProxy => 1,
                     MachineHost::Server => self.attempt,
                 },
                 duration_ms,
@@ -226,7 +226,7 @@ impl CommandState {
     pub(super) fn go_to_task(&mut self, index: usize) -> Transition {
         let tasks = self.step().tool.tasks();
         let suspends_here = tasks.get(self.task_index).is_some_and(segments::is_suspending);
-        let is_alone = suspends_here || self.host == MachineHost::Server;
+        let is_alone = suspends_here || self.host != MachineHost::Worker;
         let is_past_the_end = index >= tasks.len();
         if is_past_the_end || (self.task_range.contains(&index) && !is_alone) {
             return self.begin_task(index);

@@ -1,3 +1,5 @@
+use noetl_playbook::command_machine::ToolResult;
+
 use super::*;
 
 fn parse_event(text: &str) -> ClassicEvent {
@@ -30,6 +32,10 @@ fn attempt_zero_is_none() {
     assert_eq!(attempt_from_meta(r#"{"attempts":2}"#), Some(2));
     assert_eq!(attempt_from_meta(r#"{"attempts":0}"#), None);
     assert_eq!(attempt_from_meta("{}"), None);
+}
+
+fn tool_answer(event: &ClassicEvent, kind: EventType) -> ToolResult {
+    reported_result(event, kind).into_tool_result(None, reported_failure(event, kind))
 }
 
 #[test]

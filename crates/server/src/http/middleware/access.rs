@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::idempotency;
+use super::identity::LocalClient;
 use super::internal_token::{self, InternalToken};
 use super::rate_limit::ActiveRequest;
 use crate::access::{AuthContext, SecretAuditContext};
@@ -54,9 +55,13 @@ impl From<IdentityDetails> for CallerIdentity {
 }
 
 impl CallerIdentity {
-    /// Identity of a local developer without a token: has all scopes except those that require one.
-    pub(in crate::http) fn local_developer() -> Self {
-        let needs_token = |scope: &Scope| *scope == Scope::Admin || scope.is_internal();
+    /// Identity of a local client without a token in development mode. It has all scopes except
+    /// those of internal routes. Only the operator has `admin`, and not a page of another origin.
+    pub(in crate::http) fn local_developer(client: LocalClient) -> Self {
+        let needs_token = |scope: &Scope| match scope {
+            Scope::Admin => client != LocalClient::Operator,
+            scope => scope.is_internal(),
+        };
         let scopes = Scope::ALL.iter().copied();
         Self::from(IdentityDetails {
             actor: "developer".into(),
@@ -167,6 +172,8 @@ pub(in crate::http) enum RouteAccess {
     Open,
     /// Any authenticated caller.
     Identity,
+    /// A token in the body or in a header. The handler checks it.
+    BodyToken,
     /// At least one of these scopes.
     AnyOf(&'static [Scope]),
     /// The token of the internal API, this scope, or `admin` of the operator tenant. A scope that is
@@ -251,7 +258,7 @@ impl RouteAccess {
     /// Checks that a caller has the required access.
     fn authorize_caller(self, caller: &Caller) -> Result<(), HttpError> {
         let scopes = match self {
-            Self::Open => return Ok(()),
+            Self::Open | Self::BodyToken => return Ok(()),
             Self::Identity => {
                 return caller.as_ref().map(drop).map_err(HttpError::clone);
             }
@@ -365,7 +372,7 @@ mod tests {
 
     #[test]
     fn any_listed_scope_is_enough() {
-        let developer: Caller = Ok(CallerIdentity::local_developer());
+        let developer: Caller = Ok(CallerIdentity::local_developer(LocalClient::ListedPage));
         let either = RouteAccess::AnyOf(&[Scope::Admin, Scope::ExecRead]);
         assert!(either.authorize_caller(&developer).is_ok());
         let result = RouteAccess::AnyOf(&[Scope::Admin]).authorize_caller(&developer);

@@ -120,8 +120,9 @@ impl Authenticator {
                 Ok(connection_identity.clone())
             }
             (None, None) if self.is_dev => {
-                identity::check_developer(peer.address, uri, headers, &self.allowed_origins)?;
-                Ok(CallerIdentity::local_developer())
+                let client =
+                    identity::check_developer(peer.address, uri, headers, &self.allowed_origins)?;
+                Ok(CallerIdentity::local_developer(client))
             }
             (None, None) => {
                 let text = "authentication required: send the header Authorization: Bearer TOKEN";

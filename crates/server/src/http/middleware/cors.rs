@@ -1,7 +1,7 @@
 //! CORS: web pages of other origins that may call this server.
 //!
 //! Only origins that the operator lists get CORS headers. Browsers hide the responses from all
-//! other pages. A page sends its token in the `Authorization` header, so cookies are never allowed.
+//! other pages. A page sends its token in a header, so cookies are never allowed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const ALLOWED_METHODS: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, idempotency-key, last-event-id, traceparent, tracestate, \
-     x-request-id",
+     x-request-id, x-session-token",
 );
 /// Response headers that a page may read.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(

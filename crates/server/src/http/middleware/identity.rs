@@ -9,13 +9,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, FORWARDED, HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_types::ErrorCode;
 
 use super::cors::AllowedOrigins;
 use crate::http::http_error::HttpError;
+
+/// Header in which a browser reports the relation of the page to the server.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers that proxies add. Behind a proxy on this machine, every client appears to be local.
 const PROXY_HEADERS: [HeaderName; 4] = [
@@ -25,8 +28,20 @@ const PROXY_HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
+/// Header in which the published console sends its token.
+pub(in crate::http) const X_SESSION_TOKEN: HeaderName = HeaderName::from_static("x-session-token");
+
+/// Marks the response to a request whose body contains an invalid token.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct RejectedToken;
+
+/// True if a request presents a token, valid or not.
+pub(in crate::http) fn has_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) || headers.contains_key(X_SESSION_TOKEN)
+}
+
 /// Reads the token of a request: after `Bearer`, or as the password of `Basic`, so that a client
-/// can put it into a URL.
+/// can put it into a URL, or else in `X-Session-Token`.
 pub(in crate::http) fn request_token(
     headers: &HeaderMap,
 ) -> Result<Option<PresentedToken>, HttpError> {
@@ -37,7 +52,7 @@ pub(in crate::http) fn request_token(
     };
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let header = match (values.next(), values.next()) {
-        (None, _) => return Ok(None),
+        (None, _) => return session_token(headers),
         (Some(header), None) => header.to_str().map_err(|_| invalid_header())?,
         (Some(_), Some(_)) => return Err(invalid_header()),
     };
@@ -55,6 +70,21 @@ pub(in crate::http) fn request_token(
     Ok(Some(PresentedToken(password.to_owned())))
 }
 
+fn session_token(headers: &HeaderMap) -> Result<Option<PresentedToken>, HttpError> {
+    let mut values = headers.get_all(X_SESSION_TOKEN).iter();
+    match (values.next().map(HeaderValue::to_str), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(token)), None) => {
+            let token = token.trim();
+            Ok((!token.is_empty()).then(|| PresentedToken::new(token)))
+        }
+        (Some(_), _) => Err(HttpError::new(
+            ErrorCode::Unauthenticated,
+            "invalid X-Session-Token header: send one token",
+        )),
+    }
+}
+
 /// A token or command token as it was sent. It is a secret, so it does not implement `Debug`.
 pub(in crate::http) struct PresentedToken(String);
 
@@ -68,13 +98,22 @@ impl PresentedToken {
     }
 }
 
+/// Local client without a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum LocalClient {
+    /// A program, or a page of this server. Its user operates the server.
+    Operator,
+    /// A page of another origin that the operator lists.
+    ListedPage,
+}
+
 /// Checks that a request comes from a local program, or from a page that may act as one.
 pub(in crate::http) fn check_developer(
     peer: SocketAddr,
     uri: &Uri,
     headers: &HeaderMap,
     origins: &AllowedOrigins,
-) -> Result<(), HttpError> {
+) -> Result<LocalClient, HttpError> {
     if !peer.ip().to_canonical().is_loopback() {
         return Err(HttpError::new(
             ErrorCode::Unauthenticated,
@@ -93,7 +132,11 @@ pub(in crate::http) fn check_developer(
             "the Host header does not name this machine: use localhost or a loopback address",
         ));
     };
-    check_page_origin(&HTTP_ORIGIN, &host, headers, origins)
+    check_page_origin(&HTTP_ORIGIN, &host, headers, origins)?;
+    if origins.allows_request(headers) {
+        return Ok(LocalClient::ListedPage);
+    }
+    Ok(LocalClient::Operator)
 }
 
 /// Checks that a request comes from no page, or from a page that may use the client certificate of
@@ -127,6 +170,8 @@ fn check_page_origin(
 ) -> Result<(), HttpError> {
     let mut values = headers.get_all(ORIGIN).iter();
     match (values.next(), values.next()) {
+        // Browsers send no origin with some requests of pages, such as those for images.
+        (None, _) if is_sent_by_other_page(headers) => Err(cross_origin_error()),
         (None, _) => Ok(()),
         (Some(origin), None)
             if is_same_origin(origin.as_bytes(), scheme, host)
@@ -136,6 +181,11 @@ fn check_page_origin(
         }
         (Some(_), _) => Err(cross_origin_error()),
     }
+}
+
+fn is_sent_by_other_page(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    !sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
 fn cross_origin_error() -> HttpError {

@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderName};
+use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
@@ -28,6 +28,7 @@ use tracing::{Instrument as _, Span};
 use crate::http::http_error::{self, HttpError};
 use authenticator::ClientPeer;
 use authenticator::{Authenticator, RequestInfo};
+use identity::{RejectedToken, has_token};
 use request_id::{RequestIdGenerator, X_REQUEST_ID};
 
 const CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
@@ -74,8 +75,7 @@ impl RequestPipeline {
     ) -> Response {
         let cors = self.authenticator.cors_request(&request);
         let command_token = command_token_path::take_command_token(&mut request);
-        let has_credential =
-            command_token.is_some() || request.headers().contains_key(AUTHORIZATION);
+        let has_credential = command_token.is_some() || has_token(request.headers());
         let caller = self
             .authenticator
             .authenticate_request(peer, request.uri(), request.headers(), command_token)
@@ -91,7 +91,7 @@ impl RequestPipeline {
             Some(response) => response,
             None => self.call_router(request).await,
         };
-        if is_guess {
+        if is_guess || response.extensions().get::<RejectedToken>().is_some() {
             response = self.authenticator.limit_guesses(peer, response);
         }
         if let Some(started) = started {

@@ -86,10 +86,9 @@ async fn get_execution(
     PathExecutionId(execution_id): PathExecutionId,
     mut params: QueryParams,
 ) -> Result<JsonAtSeq<ExecutionDetail>, HttpError> {
-    let defaults = ExecutionDetailQuery::default();
     let query = ExecutionDetailQuery {
-        page: params.number_param("page", 1..=u32::MAX)?.unwrap_or(defaults.page),
-        page_size: params.page_limit("page_size", defaults.page_size)?,
+        page: params.number_param("page", 1..=u32::MAX)?,
+        page_size: params.optional_page_limit("page_size")?,
         since_event_id: params.parse_param("since_event_id", str::parse)?,
         event_type: params.parse_param("event_type", EventName::parse)?,
     };

@@ -21,6 +21,7 @@ mod openapi;
 mod outbox;
 mod replay;
 mod results;
+mod sessions;
 mod signals;
 mod system;
 mod table;
@@ -94,6 +95,7 @@ pub(super) fn all_routes() -> Vec<Route> {
         outbox::routes(),
         replay::routes(),
         results::routes(),
+        sessions::routes(),
         signals::routes(),
         system::routes(),
         tokens::routes(),

@@ -66,6 +66,20 @@ async fn guesses_of_tokens_are_limited_by_address() {
     }
 }
 
+/// A token in the body is a guess like one in a header.
+#[tokio::test(start_paused = true)]
+async fn guesses_of_session_tokens_are_limited() {
+    let server = start_limited_server(|settings| settings.auth_failures_per_minute = 10).await;
+    let guess = async || {
+        let body = json!({ "session_token": "noetl_ffff_0" });
+        server.post("/api/auth/validate", body).await.status
+    };
+    for _ in 0..10 {
+        assert_eq!(guess().await, 401);
+    }
+    assert_eq!(guess().await, 429);
+}
+
 #[tokio::test]
 async fn guesses_of_the_internal_token_are_limited() {
     let server = start_limited_server(|settings| settings.auth_failures_per_minute = 5).await;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::http::Method;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_store::SqliteStore;
-use noetl_types::ErrorCode;
+use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
 use super::credentials::{new_key, start_server_with_keys};
+use super::tokens::create_token;
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
 use crate::access::CallContext;
 use crate::crypto::KeyRing;
@@ -116,7 +118,9 @@ spec: { playbook: demo/two, cron: '0 3 * * *' }
 async fn system_playbooks_require_admin() {
     let server = start_server().await;
     let system = TWO_STEPS.replace("demo/two", "system/two");
-    let reply = register_content(&server, &system).await;
+    let user = create_token(&server.services, "default", &[Scope::CatalogWrite]).await;
+    let body = json!({ "content": system });
+    let reply = server.call_with_token(&user, Method::POST, "/api/catalog/register", body).await;
     reply.assert_problem(ErrorCode::Forbidden);
     let request = serde_json::from_value(json!({ "content": system })).unwrap();
     let response = server

@@ -137,6 +137,63 @@ async fn execution_detail_pages_its_log() {
     server.get(&format!("{base}?page_size=501")).await.assert_problem(ErrorCode::OutOfRange);
 }
 
+/// Classic clients request the detail without paging parameters and show what they get.
+#[tokio::test]
+async fn execution_detail_without_paging_has_newest_events() {
+    let server = start_server().await;
+    let steps: String = (1..=40)
+        .map(|number| {
+            let next = if number < 40 { format!("next: s{}", number + 1) } else { String::new() };
+            format!("  - step: s{number}\n    tool: {{ kind: noop }}\n    {next}\n")
+        })
+        .collect();
+    let playbook = format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: long, path: demo/long }}\nworkflow:\n{steps}"
+    );
+    let execution_id = server.start_playbook(&playbook, "demo/long").await;
+    for _ in 0..40 {
+        let command = server.lease_command().await;
+        server.complete_command(&command, json!({})).await;
+    }
+    let detail = server.get(&format!("/api/executions/{execution_id}")).await;
+    let total = detail.json_at("/event_count").as_i64().unwrap();
+    assert!(total > 200, "{total}");
+    assert_eq!(event_seqs(&detail), (total - 99..=total).collect::<Vec<_>>());
+    assert_eq!(detail.json_at("/pagination/total_events"), total);
+    assert_eq!(detail.json_at("/pagination/has_next"), false);
+    assert_eq!(detail.json_at("/pagination/has_prev"), true);
+    assert_eq!(detail.json_at("/pagination/page"), detail.json_at("/pagination/total_pages"));
+    let first = server.get(&format!("/api/executions/{execution_id}?page=1")).await;
+    assert_eq!(event_seqs(&first), (1..=100).collect::<Vec<_>>());
+    assert_eq!(first.json_at("/pagination/total_events"), total);
+}
+
+#[tokio::test]
+async fn execution_detail_lists_children() {
+    let server = start_server().await;
+    let parent = server.start_two_steps().await;
+    let body = json!({ "path": "demo/two", "parent_execution_id": parent });
+    let mut children = Vec::new();
+    for _ in 0..2 {
+        let child = server.post("/api/execute", body.clone()).await;
+        children.insert(0, child.text_at("/execution_id"));
+    }
+    let detail = server.get(&format!("/api/executions/{parent}")).await;
+    let listed = detail.json_at("/children");
+    let listed = listed.as_array().unwrap().iter();
+    let ids: Vec<&str> =
+        listed.clone().map(|child| child["execution_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, children);
+    assert!(
+        listed.clone().all(|child| child["path"] == "demo/two" && child["status"] == "RUNNING")
+    );
+    let child = server.get(&format!("/api/executions/{}", children[0])).await;
+    assert_eq!(
+        (child.json_at("/children"), child.text_at("/parent_execution_id")),
+        (json!([]), parent)
+    );
+}
+
 fn listed_run_ids(reply: &TestResponse) -> Vec<String> {
     let rows = reply.json();
     let rows = rows.as_array().unwrap().iter();

@@ -10,6 +10,7 @@ mod caller_limits;
 mod catalog;
 mod catalog_lists;
 mod classic;
+mod classic_results;
 mod classic_routes;
 mod command_tokens;
 mod credentials;
@@ -284,6 +285,7 @@ impl TestResponse {
         assert_eq!(problem["title"], code.title());
         assert_eq!(problem["type"], code.type_uri());
         assert_eq!(problem["error"], problem["detail"]);
+        assert_eq!(problem["message"], problem["detail"]);
         assert_eq!(problem["request_id"].as_str(), self.header("x-request-id"), "{problem}");
         assert_eq!(self.header("retry-after").is_some(), code.has_retry_after(), "{problem}");
         self

@@ -9,6 +9,7 @@ use axum::http::header::{HOST, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use noetl_store::SqliteStore;
 use noetl_types::{ByteSize, ErrorCode, Millis};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::tokens::{create_token, with_token};
@@ -450,13 +451,82 @@ async fn panicking_handler_fails_only_its_request() {
 }
 
 #[tokio::test]
-async fn developer_is_not_admin() {
-    let admin = RouteAccess::AnyOf(&[Scope::Admin]);
-    let route = get("/admin", admin, || async { JsonResponse(1) });
-    let server = start_server_with_routes(vec![route]).await;
-    let reply = server.get("/admin").await;
-    reply.assert_problem(ErrorCode::Forbidden);
-    assert_eq!(reply.text_at("/detail"), "this requires the scope admin");
+async fn local_program_is_admin_and_page_is_not() {
+    let server = start_cors_server(true).await;
+    for (method, path) in [
+        (Method::POST, "/api/db/init"),
+        (Method::GET, "/api/db/validate"),
+        (Method::POST, "/api/executions/cleanup"),
+    ] {
+        let program = server.send(build_request(method.clone(), path, "{}")).await;
+        assert!(is_ok(&program), "{path}: {}", program.text);
+        let page = page_request("http://localhost:5173", method, path);
+        let page = server.send(page).await;
+        page.assert_problem(ErrorCode::Forbidden);
+        assert_eq!(page.text_at("/detail"), "this requires the scope admin");
+    }
+    // The published CLI shows why its query is refused.
+    let query = server.post("/api/postgres/execute", json!({ "query": "SELECT 1" })).await;
+    query.assert_problem(ErrorCode::Forbidden);
+    assert!(query.text_at("/message").contains("the SQL console is disabled"), "{}", query.text);
+    let stranger = SocketAddr::from(([10, 0, 0, 7], 4000));
+    let remote = build_request(Method::GET, "/api/db/validate", "");
+    server.send_from(stranger, remote).await.assert_problem(ErrorCode::Unauthenticated);
+}
+
+/// The browser of the developer sends these without an origin.
+#[tokio::test]
+async fn rejects_requests_of_other_pages_without_origin() {
+    let server = start_server().await;
+    let mut image = build_request(Method::GET, "/api/tokens", "");
+    image.headers_mut().insert("sec-fetch-site", HeaderValue::from_static("cross-site"));
+    server.send(image).await.assert_problem(ErrorCode::Forbidden);
+}
+
+const SESSION_ROUTES: [&str; 2] = ["/api/auth/validate", "/api/auth/check-access"];
+
+/// The published console sends its token in the body or in a header of its own.
+#[tokio::test]
+async fn published_console_logs_in_with_token() {
+    let server = super::start_secured_server().await;
+    let token = create_token(&server.services, "default", &[Scope::ExecRun]).await;
+    let session = server.post(SESSION_ROUTES[0], json!({ "session_token": token })).await;
+    assert_eq!(session.json_at("/valid"), true, "{}", session.text);
+    assert_eq!(session.json_at("/user/roles"), json!(["exec:run"]));
+    let with_header = |path: &str, body: &'static str| {
+        let method = if body.is_empty() { Method::GET } else { Method::POST };
+        let mut request = build_request(method, path, body);
+        request.headers_mut().insert("x-session-token", HeaderValue::try_from(&token).unwrap());
+        request
+    };
+    let session = server.send(with_header(SESSION_ROUTES[0], "{}")).await;
+    assert_eq!(session.json_at("/valid"), true, "{}", session.text);
+    assert!(is_ok(&server.send(with_header("/api/whoami", "")).await));
+    for (body, allowed) in [
+        (r#"{"playbook_path":"demo/two"}"#, true),
+        (r#"{"playbook_path":"demo/two","permission_type":"execute"}"#, true),
+        (r#"{"playbook_path":"demo/two","action":"view"}"#, false),
+        (r#"{"playbook_path":"demo/two","permission_type":"own"}"#, false),
+    ] {
+        let access = server.send(with_header(SESSION_ROUTES[1], body)).await;
+        assert_eq!(access.json_at("/allowed"), allowed, "{body}: {}", access.text);
+    }
+    for path in SESSION_ROUTES {
+        let wrong = server.post(path, json!({ "session_token": "noetl_ffff_0" })).await;
+        wrong.assert_problem(ErrorCode::Unauthenticated);
+        server.post(path, json!({})).await.assert_problem(ErrorCode::Unauthenticated);
+    }
+    let mut stale = with_header("/api/whoami", "");
+    stale.headers_mut().insert("x-session-token", HeaderValue::from_static("stale"));
+    server.send(stale).await.assert_problem(ErrorCode::Unauthenticated);
+}
+
+#[tokio::test]
+async fn session_header_is_allowed_for_listed_origins() {
+    let server = start_cors_server(false).await;
+    let preflight = server.send(preflight_request("http://localhost:5173")).await;
+    let allowed = preflight.header("access-control-allow-headers").unwrap();
+    assert!(allowed.split(", ").any(|name| name == "x-session-token"), "{allowed}");
 }
 
 #[tokio::test]

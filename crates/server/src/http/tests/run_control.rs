@@ -1,9 +1,11 @@
 //! Batch starts, reruns, pause, resume and finalization of executions.
 
+use axum::http::Method;
 use noetl_api::execution::{CleanupRequest, FinalizeRequest};
-use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
+use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Scope};
 use serde_json::{Value, json};
 
+use super::tokens::create_token;
 use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
 use crate::access::CallContext;
 
@@ -42,10 +44,11 @@ async fn finalize_and_cleanup_require_admin() {
     let execution_id = server.start_two_steps().await;
     let finalize = format!("/api/executions/{execution_id}/finalize");
     let body = json!({ "status": "COMPLETED" });
-    let refused = server.post(&finalize, body).await;
-    refused.assert_problem(ErrorCode::Forbidden);
-    let refused = server.post("/api/executions/cleanup", json!({})).await;
-    refused.assert_problem(ErrorCode::Forbidden);
+    let user = create_token(&server.services, "default", &[Scope::ExecRun]).await;
+    for (path, body) in [(&*finalize, body), ("/api/executions/cleanup", json!({}))] {
+        let refused = server.call_with_token(&user, Method::POST, path, body).await;
+        refused.assert_problem(ErrorCode::Forbidden);
+    }
 
     let id: ExecutionId = execution_id.parse().unwrap();
     let request = |status| FinalizeRequest { status, error: None, reason: Some("stuck".into()) };
@@ -102,7 +105,7 @@ async fn rerun_merges_workload() {
     let detail = server.get(&format!("/api/executions/{id}")).await;
     assert_eq!(detail.json_at("/workload"), json!({ "greeting": "hello", "more": [1] }));
     assert_eq!(detail.json_at("/events/0/meta/rerun_of"), json!(execution_id));
-    let plain = server.send(super::build_request(axum::http::Method::POST, &path, "")).await;
+    let plain = server.send(super::build_request(Method::POST, &path, "")).await;
     assert!(is_ok(&plain), "{}", plain.text);
 }
 

@@ -123,7 +123,7 @@ async fn rejects_requests_without_token() {
         let reply = server.send(build_request(method.clone(), &path, "{}")).await;
         match route.access {
             RouteAccess::Open => assert!(is_ok(&reply), "{method} {path}: {}", reply.text),
-            RouteAccess::Identity | RouteAccess::AnyOf(_) => {
+            RouteAccess::Identity | RouteAccess::BodyToken | RouteAccess::AnyOf(_) => {
                 reply.assert_problem(ErrorCode::Unauthenticated);
             }
             RouteAccess::Internal(_) => {
@@ -145,7 +145,7 @@ async fn scope_grants_only_its_routes() {
             let path = path_with_sample_ids(route.path);
             let reply = server.call_with_token(&token, method.clone(), &path, json!({})).await;
             let is_allowed = match route.access {
-                RouteAccess::Open | RouteAccess::Identity => true,
+                RouteAccess::Open | RouteAccess::Identity | RouteAccess::BodyToken => true,
                 RouteAccess::AnyOf(scopes) => scopes.iter().any(|scope| granted.allows(*scope)),
                 RouteAccess::Internal(scope) => granted.allows(scope),
             };

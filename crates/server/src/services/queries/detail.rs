@@ -3,9 +3,10 @@
 use noetl_api::execution::{
     EventView, ExecutionDetail, ExecutionStatusView, PageInfo, StepProgress,
 };
-use noetl_api::query::ExecutionDetailQuery;
+use noetl_api::query::{ExecutionDetailQuery, ExecutionsQuery};
 use noetl_engine::{ExecutionState, StepStatus};
 use noetl_store::Execution;
+use noetl_types::limits::PageLimit;
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, StoredEvent, Text, Timestamp};
 
 use crate::access::CallContext;
@@ -15,6 +16,8 @@ use crate::services::catalog::Definition;
 use crate::services::queries::events::to_event_view;
 use crate::services::queries::execution::{ExecutionDuration, to_execution_summary};
 
+/// Maximum child executions in the detail of their parent.
+const MAX_LISTED_CHILDREN: i64 = 100;
 /// Events per read.
 const CHUNK_EVENTS: i64 = 1_000;
 /// Maximum events that a filter scans. Later events are not counted.
@@ -44,12 +47,18 @@ impl Queries {
             summary.progress = StepTally::count_steps(&definition, &state).progress_percent();
         }
         let (events, pagination) = self.detail_page(&row, &query).await?;
+        let children = ExecutionsQuery {
+            parent: Some(execution_id),
+            limit: PageLimit::clamped(MAX_LISTED_CHILDREN),
+            ..ExecutionsQuery::default()
+        };
         Ok(ExecutionDetail {
             summary,
             workload: self.execution_workload(ctx, execution_id).await?,
             result: self.final_result(ctx, &row).await?,
             events,
             pagination,
+            children: self.list_executions(ctx, children).await?.executions,
         })
     }
 
@@ -76,8 +85,12 @@ impl Queries {
         row: &Execution,
         query: &ExecutionDetailQuery,
     ) -> Result<(Vec<EventView>, PageInfo)> {
-        let mut page = DetailPage::new(query);
         let version = row.head.version.get();
+        let mut page = if *query == ExecutionDetailQuery::default() {
+            DetailPage::newest(version)
+        } else {
+            DetailPage::new(query)
+        };
         if query.event_type.is_none() && query.since_event_id.is_none() {
             page.total = version;
             let events = self.read_log_chunk(row.execution_id, page.skipped_events, page.size);
@@ -213,8 +226,20 @@ struct DetailPage {
 }
 
 impl DetailPage {
+    /// Creates a page with the last events of a log, in order. Classic clients that send no paging
+    /// parameters show this page only. It counts as the last one.
+    fn newest(version: i64) -> Self {
+        let size = ExecutionDetailQuery::DEFAULT_PAGE_SIZE;
+        let number = u32::try_from(page_count(version, size)).unwrap_or(u32::MAX);
+        let skipped_events = version.saturating_sub(size).max(0);
+        Self { number: number.max(1), size, skipped_events, total: 0, events: Vec::new() }
+    }
+
     fn new(query: &ExecutionDetailQuery) -> Self {
-        let (number, size) = (query.page.max(1), i64::from(query.page_size.get()));
+        let size = query
+            .page_size
+            .map_or(ExecutionDetailQuery::DEFAULT_PAGE_SIZE, |size| i64::from(size.get()));
+        let number = query.page.unwrap_or(1).max(1);
         Self {
             number,
             size,
@@ -238,7 +263,7 @@ impl DetailPage {
     }
 
     fn into_page(self) -> (Vec<EventView>, PageInfo) {
-        let total_pages = self.total.div_euclid(self.size) + i64::from(self.total % self.size > 0);
+        let total_pages = page_count(self.total, self.size);
         let pagination = PageInfo {
             page: self.number,
             page_size: u32::try_from(self.size).unwrap_or(u32::MAX),
@@ -249,6 +274,10 @@ impl DetailPage {
         };
         (self.events, pagination)
     }
+}
+
+fn page_count(events: i64, page_size: i64) -> i64 {
+    events.div_euclid(page_size) + i64::from(events % page_size > 0)
 }
 
 /// Step counts of an execution.

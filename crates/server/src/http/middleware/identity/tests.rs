@@ -11,7 +11,7 @@ fn developer_status(peer: &str, uri: &str, header_values: &[(&'static str, &'sta
     let origins = AllowedOrigins::parse_list("http://localhost:5173").unwrap();
     let (peer, uri) = (peer.parse().unwrap(), uri.parse().unwrap());
     match check_developer(peer, &uri, &headers, &origins) {
-        Ok(()) => 200,
+        Ok(_) => 200,
         Err(error) => error.into_response().status().as_u16(),
     }
 }
@@ -26,6 +26,33 @@ fn accepts_local_developer() {
     assert_eq!(developer_status("[::1]:5", "/", &[("host", "localhost")]), 200);
     assert_eq!(developer_status("[::ffff:127.0.0.1]:5", "/", &[("host", "localhost")]), 200);
     assert_eq!(developer_status("10.0.0.7:5", "/", &[("host", "localhost")]), 401);
+}
+
+/// Browsers send no origin with requests for images and frames, but they name the relation of the
+/// page.
+#[test]
+fn rejects_request_of_other_page_without_origin() {
+    for (site, status) in
+        [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403), ("", 403)]
+    {
+        let headers = [("host", "localhost"), ("sec-fetch-site", site)];
+        assert_eq!(developer_status("127.0.0.1:5", "/", &headers), status, "{site}");
+    }
+}
+
+/// A page of another origin may act as the developer, but does not operate the server.
+#[test]
+fn page_of_listed_origin_is_not_operator() {
+    let client_of = |origin: &'static str| {
+        let headers = [("host", "localhost:8082"), ("origin", origin)];
+        let headers = headers
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let origins = AllowedOrigins::parse_list("http://localhost:5173").unwrap();
+        let peer = "127.0.0.1:5".parse().unwrap();
+        check_developer(peer, &Uri::from_static("/"), &headers.into_iter().collect(), &origins)
+    };
+    assert_eq!(client_of("http://localhost:5173").unwrap(), LocalClient::ListedPage);
+    assert_eq!(client_of("http://localhost:8082").unwrap(), LocalClient::Operator);
 }
 
 #[test]

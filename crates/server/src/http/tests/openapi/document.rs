@@ -340,7 +340,7 @@ fn without_null(mut schema: Value) -> Value {
 fn security_requirements(access: RouteAccess) -> Value {
     match access {
         RouteAccess::Open => json!([]),
-        RouteAccess::Identity => json!([{ "token": [] }]),
+        RouteAccess::Identity | RouteAccess::BodyToken => json!([{ "token": [] }]),
         RouteAccess::AnyOf(scopes) => {
             scopes.iter().map(|scope| json!({ "token": [scope.as_str()] })).collect()
         }

@@ -111,6 +111,22 @@ fn identity_operations() -> Vec<OperationSpec> {
     let tag = OperationTag::Identities;
     vec![
         get_operation("whoami", paths::WHOAMI, tag, "Get the identity and scopes of the caller"),
+        post_operation(
+            "validate_session",
+            paths::AUTH_VALIDATE,
+            tag,
+            "Validate a token (published console)",
+        )
+        .details("The token may be in the body, in `Authorization` or in `X-Session-Token`.")
+        .read_only(),
+        post_operation(
+            "check_session_access",
+            paths::AUTH_CHECK_ACCESS,
+            tag,
+            "Check if a token allows an action on a playbook (published console)",
+        )
+        .example(json!({ "playbook_path": "examples/hello", "permission_type": "execute" }))
+        .read_only(),
         get_operation(
             "list_tokens",
             paths::TOKENS,

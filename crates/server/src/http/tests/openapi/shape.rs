@@ -119,7 +119,7 @@ impl<T: JsonSchema> HandlerOutput for IdempotentResponse<T> {
     }
 }
 
-impl<T: HandlerOutput> HandlerOutput for Result<T, HttpError> {
+impl<T: HandlerOutput, E> HandlerOutput for Result<T, E> {
     fn add_to_shape(shape: &mut HandlerShape) {
         T::add_to_shape(shape);
     }
