@@ -5,12 +5,13 @@ use noetl_types::{Digest, EventId, ExecutionId, Json, TenantId, Text, Timestamp}
 
 use crate::error::StoreError;
 use crate::model::{
-    AnsweredRequest, CachedStepResult, DedupRecord, DedupReservation, ExecutionVar, MatchKey,
-    RequestKey, RequestOutcome, RequestReservation, ReserveOutcome, SetVarsError, check_vars,
+    AnsweredRequest, CachedStepResult, DedupRecord, DedupReservation, ExecutionVar,
+    IdempotencyRecord, MatchKey, RequestKey, RequestOutcome, RequestReservation, ReserveOutcome,
+    SetVarsError, check_vars,
 };
 use crate::row::{
-    CACHE, DEDUP, IDEMPOTENCY, StoredRequest, ToCell as _, ToRow as _, VAR, cells, encode_var,
-    in_progress_status,
+    CACHE, DEDUP, IDEMPOTENCY, StoredRequest, ToCell as _, ToRow as _, VAR, cells,
+    encode_idempotency_record, encode_var, in_progress_status,
 };
 use crate::sql::{Database, Durability, Statement};
 
@@ -53,6 +54,15 @@ pub trait RequestStore {
         key: RequestKey,
         work_id: EventId,
         outcome: RequestOutcome,
+    ) -> Result<(), StoreError>;
+
+    /// Stores the response to a request that had no effect of its own, unless its key is in use.
+    async fn store_answer(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        record: IdempotencyRecord,
+        now: Timestamp,
     ) -> Result<(), StoreError>;
 
     /// Sets variables of an execution, all or none.
@@ -109,6 +119,18 @@ static RESERVE_REQUEST: Statement = Statement::insert(
          AND idempotency.body_sha256 = excluded.body_sha256
      )
      RETURNING execution_id",
+);
+
+/// Stores an answered request. An expired request with the same key is replaced.
+static STORE_ANSWER: Statement = Statement::insert(
+    &IDEMPOTENCY,
+    "ON CONFLICT (tenant_id, route, key_sha256) DO UPDATE SET
+         body_sha256 = excluded.body_sha256,
+         status = excluded.status,
+         answer = excluded.answer,
+         execution_id = excluded.execution_id,
+         expires_at = excluded.expires_at
+     WHERE idempotency.expires_at <= $9::timestamptz",
 );
 
 static REQUEST_BY_KEY: Statement =
@@ -217,6 +239,18 @@ impl<D: Database> RequestStore for D {
             }
         };
         self.execute(Durability::Synced, statement, params).await.map(drop)
+    }
+
+    async fn store_answer(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        record: IdempotencyRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut row = encode_idempotency_record(tenant_id, execution_id, &record);
+        row.push(now.to_cell());
+        self.execute(Durability::Synced, &STORE_ANSWER, row).await.map(drop)
     }
 
     async fn set_vars(

@@ -293,6 +293,7 @@ impl ControlPlane {
                 driver: Arc::clone(&driver),
                 queries: Arc::clone(&queries),
                 waiters,
+                log_locks: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             }),
             system_playbooks: Arc::new(SystemPlaybooks {
                 infra: Arc::clone(&infra),

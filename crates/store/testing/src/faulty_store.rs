@@ -26,7 +26,7 @@ use noetl_store::{
     DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter,
     ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck,
     FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget,
-    IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore,
+    IdempotencyRecord, IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore,
     KnownEvents, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
     LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease,
     MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry,
@@ -330,6 +330,8 @@ faulty_store! {
         ReserveRequest: reserve_request(reservation: RequestReservation)
             -> Result<ReserveOutcome, StoreError>;
         CompleteRequest: complete_request(key: RequestKey, work_id: EventId, outcome: RequestOutcome)
+            -> Result<(), StoreError>;
+        StoreAnswer: store_answer(tenant_id: &TenantId, execution_id: ExecutionId, record: IdempotencyRecord, now: Timestamp)
             -> Result<(), StoreError>;
         SetVars: set_vars(execution_id: ExecutionId, vars: Vec<ExecutionVar>)
             -> Result<(), SetVarsError>;

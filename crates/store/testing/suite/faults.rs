@@ -15,7 +15,7 @@ use noetl_types::{
 
 use crate::model::SecretAuditFilter;
 use crate::prelude::*;
-use crate::suite::dedup::dedup_reservation;
+use crate::suite::dedup::{dedup_reservation, idempotency_record};
 use crate::suite::fixture::{
     TestExecution, all_executions, append_one, lease_request, lease_terms, test_time, worker_id,
 };
@@ -318,6 +318,7 @@ async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         store.has_seen_message(dedup_reservation("m", "body", "12:00:00")).await.map(drop),
         store.reserve_request(reservation.clone()).await.map(drop),
         store.complete_request(reservation.key, reservation.work_id, RequestOutcome::Refused).await,
+        store.store_answer(&tenant, id, idempotency_record("k", "body", "13:00:00"), now).await,
         match store.set_vars(id, Vec::new()).await {
             Ok(()) => Ok(()),
             Err(SetVarsError::Store(error)) => Err(error),

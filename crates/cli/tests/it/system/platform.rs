@@ -174,7 +174,7 @@ impl TestPlatform {
                 .projection
                 .project_events(
                     CallContext::server(),
-                    ProjectRequest { events },
+                    ProjectRequest::new(events),
                     ProjectionScope::ExecutionOwner,
                 )
                 .await

@@ -58,6 +58,9 @@ async fn purge_validates_windows_and_keeps_events_by_default() {
             json!({ "command_retention_days": 4_294_967_295_i64 }),
             json!({ "runtime_stale_minutes": 4_294_967_295_i64 }),
             json!({ "event_retention_days": i64::MAX }),
+            json!({ "event_retention_days": u64::MAX }),
+            json!({ "command_retention_days": 1e300 }),
+            json!({ "runtime_stale_minutes": 1_u64 << 63 }),
         ] {
             let refused = server.internal_post_response("cleanup/purge", wrong).await;
             refused.assert_problem(ErrorCode::OutOfRange);

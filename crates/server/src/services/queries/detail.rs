@@ -1,11 +1,13 @@
 //! Detail and status of an execution.
 
+use std::sync::Arc;
+
 use noetl_api::execution::{
     EventView, ExecutionDetail, ExecutionStatusView, PageInfo, StepProgress,
 };
 use noetl_api::query::ExecutionDetailQuery;
 use noetl_engine::{ExecutionState, StepStatus};
-use noetl_store::Execution;
+use noetl_store::{Execution, ExecutionOrigin};
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, StoredEvent, Text, Timestamp};
 
 use crate::access::CallContext;
@@ -39,7 +41,7 @@ impl Queries {
         let row = ctx.visible_execution(self.infra.store(), execution_id).await?;
         let mut summary = to_execution_summary(&row, self.infra.now());
         if !row.view.status.is_terminal()
-            && let Some((definition, state)) = self.driver.load_state(execution_id).await?
+            && let Some((definition, state)) = self.load_driven_state(&row).await?
         {
             summary.progress = StepTally::count_steps(&definition, &state).progress_percent();
         }
@@ -162,6 +164,18 @@ impl Queries {
         Ok(Some(reference.clone()))
     }
 
+    /// Loads the definition and the state of an execution. `None` if it is driven elsewhere: its log
+    /// here is a copy, and its row has all that is known of it.
+    pub(crate) async fn load_driven_state(
+        &self,
+        row: &Execution,
+    ) -> Result<Option<(Arc<Definition>, ExecutionState)>> {
+        match row.facts.origin {
+            ExecutionOrigin::Driven => self.driver.load_state(row.execution_id).await,
+            ExecutionOrigin::Projected | ExecutionOrigin::Imported => Ok(None),
+        }
+    }
+
     /// Returns the status of an execution.
     pub async fn execution_status(
         &self,
@@ -169,7 +183,7 @@ impl Queries {
         execution_id: ExecutionId,
     ) -> Result<ExecutionStatusView> {
         let row = ctx.visible_execution(self.infra.store(), execution_id).await?;
-        let folded = self.driver.load_state(execution_id).await?;
+        let folded = self.load_driven_state(&row).await?;
         let (tally, variables) = match &folded {
             Some((definition, state)) => {
                 (StepTally::count_steps(definition, state), state.ctx().clone())

@@ -66,7 +66,7 @@ async fn row_that_dies_on_claim_is_counted() {
     let events = vec![event];
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 1);
