@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::{Result, RuntimeError};
 use crate::metrics::Metrics;
 use crate::random_source::RandomSource;
-use crate::settings::Settings;
+use crate::settings::{OutboxSetting, Settings};
 
 /// Infrastructure of one server process. It knows nothing of executions or callers.
 pub struct Infrastructure {
@@ -24,6 +24,8 @@ pub struct Infrastructure {
     pub(crate) rng: Arc<dyn RandomSource>,
     pub(crate) ids: IdAllocator,
     pub(crate) settings: Settings,
+    /// True if each event gets an outbox row.
+    pub(crate) outbox: bool,
     pub(crate) metrics: Arc<Metrics>,
     /// Tasks that [`super::ControlPlane::close`] waits for.
     pub(crate) tasks: TaskTracker,
@@ -45,6 +47,7 @@ impl Infrastructure {
             clock,
             rng,
             ids,
+            outbox: settings.outbox == OutboxSetting::Enabled,
             settings,
             metrics: Arc::default(),
             tasks: TaskTracker::new(),

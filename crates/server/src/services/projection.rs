@@ -177,7 +177,7 @@ impl Projection {
             events: parsed,
             scope,
             now: context.now,
-            use_outbox: self.infra.settings.outbox,
+            use_outbox: self.infra.outbox,
         };
         let locks = self.lock_logs(&batch.events).await;
         let outcomes = project_events(self.infra.store(), batch).await?;

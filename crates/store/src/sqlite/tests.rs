@@ -735,3 +735,13 @@ async fn closed_file_contains_all_data() {
     let store = SqliteStore::open(&SqliteOptions::new(moved)).unwrap();
     assert!(store.find_execution(run.id).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn row_in_flight_without_lease_is_claimable() {
+    let database = TempDatabase::new();
+    let store = database.open_store();
+    crate::suite::outbox::create_run_with_outbox(&store, 1, 3).await;
+    let path = database.options().path;
+    let run = |sql: &str| Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    crate::suite::outbox::row_in_flight_without_lease_is_claimable(&store, run, "").await;
+}

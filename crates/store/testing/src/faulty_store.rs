@@ -389,6 +389,9 @@ faulty_store! {
             -> Result<u64, StoreError>;
     }
     OutboxStore {} {
+        IsOutboxEnabled: is_outbox_enabled() -> Result<Option<bool>, StoreError>;
+        RecordOutboxEnabled: record_outbox_enabled(is_enabled: bool, may_change: bool)
+            -> Result<bool, StoreError>;
         MarkFailed: mark_failed(failure: OutboxFailure)
             -> Result<Option<FailureOutcome>, StoreError>;
         CountClaimableOutboxRows: count_claimable_outbox_rows(now: Timestamp)

@@ -390,6 +390,8 @@ async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     vec![
         store.claim_outbox(outbox_claim("p", 1, now)).await.map(drop),
         store.mark_published(Vec::new(), now).await.map(drop),
+        store.is_outbox_enabled().await.map(drop),
+        store.record_outbox_enabled(true, false).await.map(drop),
         store.mark_failed(failure).await.map(drop),
         store.count_claimable_outbox_rows(now).await.map(drop),
         store.list_outbox_rows(rows).await.map(drop),

@@ -78,7 +78,11 @@ pub(super) fn internal_settings() -> HttpSettings {
 }
 
 async fn start_internal_server(fixture: &StoreFixture) -> TestServer {
-    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
+    fixture
+        .start_server(internal_settings(), |settings| {
+            settings.outbox = crate::settings::OutboxSetting::Enabled
+        })
+        .await
 }
 
 #[tokio::test]
@@ -213,7 +217,7 @@ async fn failing_row_backs_off_and_dies() {
     on_every_store(async |fixture| {
         let server = fixture
             .start_server(internal_settings(), |settings| {
-                settings.outbox = true;
+                settings.outbox = crate::settings::OutboxSetting::Enabled;
                 settings.outbox_max_attempts = 2;
             })
             .await;

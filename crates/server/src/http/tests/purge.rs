@@ -38,7 +38,11 @@ async fn purge_events(server: &TestServer, days: i64, dry_run: bool) -> Value {
 }
 
 async fn start_outbox_server(fixture: &StoreFixture) -> TestServer {
-    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
+    fixture
+        .start_server(internal_settings(), |settings| {
+            settings.outbox = crate::settings::OutboxSetting::Enabled
+        })
+        .await
 }
 
 #[tokio::test]
@@ -221,7 +225,7 @@ async fn discarded_rows_count_as_published() {
     on_every_store(async |fixture| {
         let server = fixture
             .start_server(internal_settings(), |settings| {
-                settings.outbox = true;
+                settings.outbox = crate::settings::OutboxSetting::Enabled;
                 settings.outbox_max_attempts = 1;
             })
             .await;

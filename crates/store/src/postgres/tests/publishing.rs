@@ -694,3 +694,28 @@ async fn locked_row_is_skipped_by_claims() {
     let claimed = store.claim_outbox(outbox_claim("b", 10, test_time("12:00:00"))).await;
     assert_eq!(ids(&claimed.unwrap().rows), rows[..1]);
 }
+
+/// A claim counts the bytes of payloads that other writers inserted, also if they are compressed.
+#[tokio::test]
+async fn claim_is_bounded_by_size_of_external_payloads() {
+    let database = new_database();
+    let store = open_store(&database).await;
+    let sql = "INSERT INTO noetl.outbox (event_id, message_id, payload, available_at, bytes)
+        SELECT number, number, to_json(repeat('x', 4 * 1024 * 1024)), '2026-11-05T11:00:00Z', 1
+        FROM generate_series(1, 6) AS number";
+    database.run_statement(sql).unwrap();
+    let now = test_time("12:00:00");
+    for expected in [3, 3, 0] {
+        let claimed = store.claim_outbox(outbox_claim("a", 100, now)).await.unwrap();
+        assert_eq!(claimed.rows.len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn row_in_flight_without_lease_is_claimable() {
+    let database = new_database();
+    let store = open_store(&database).await;
+    create_run_with_outbox(&store, 1, 3).await;
+    let run = |sql: &str| database.run_statement(sql).unwrap();
+    outbox::row_in_flight_without_lease_is_claimable(&store, run, "noetl.").await;
+}
