@@ -32,9 +32,8 @@ ProjectionKind = Literal["execution", "stage", "frame", "command", "business_obj
 
 
 RawEvent = Any
-"""An event as received. An event that the log cannot store, for example with NUL in a string or a
-duplicate key, becomes its error message and raw text. That is not a valid event, so only this
-event is rejected and not its whole batch.
+"""An event as received. One that the log cannot store, for example with NUL in a string or a
+duplicate key, is rejected alone and not with its whole batch.
 """
 
 
@@ -2228,7 +2227,7 @@ class ProblemDetail:
 class ProjectRequest:
     """Projects events into the log."""
 
-    events: list[Any]
+    events: list[RawEvent]
     """Event envelopes, each as received."""
 
 

@@ -56,7 +56,11 @@ pub struct DedupKey {
     /// The key; any text.
     pub key: Text,
     /// Length of the window in seconds, 1 to 2592000; default 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub window_secs: Option<i64>,
 }
 

@@ -15,7 +15,11 @@ use serde_json::value::RawValue;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OutboxClaimRequest {
     /// Number of rows; clamped to 1..1000, default 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limit: Option<i64>,
 }
 
@@ -119,7 +123,11 @@ pub struct MarkFailedRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<i64>,
     /// Maximum delay in seconds, 1 to 3600; default 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_delay_seconds: Option<i64>,
 }
 
@@ -228,32 +236,58 @@ pub struct QuarantineEntry {
 }
 
 /// Projects events into the log.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 pub struct ProjectRequest {
     /// Event envelopes, each as received.
-    #[serde(deserialize_with = "deserialize_each_event")]
-    pub events: Vec<Json>,
+    pub events: Vec<RawEvent>,
 }
 
-/// An event as received. An event that the log cannot store, for example with NUL in a string or a
-/// duplicate key, becomes its error message and raw text. That is not a valid event, so only this
-/// event is rejected and not its whole batch.
+impl ProjectRequest {
+    /// Creates a request from envelopes that the log can store.
+    pub fn new(events: Vec<Json>) -> Self {
+        Self { events: events.into_iter().map(|event| RawEvent(Ok(event))).collect() }
+    }
+}
+
+/// An event as received. One that the log cannot store, for example with NUL in a string or a
+/// duplicate key, is rejected alone and not with its whole batch.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
-pub struct RawEvent(pub Json);
+pub struct RawEvent(#[schemars(with = "Json")] pub Result<Json, UnstorableEvent>);
+
+/// An event that is valid JSON, but that the log cannot store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnstorableEvent {
+    /// Event id as sent; null if it cannot be read.
+    pub event_id: Json,
+    /// Reason why the event cannot be stored.
+    pub problem: Text,
+    /// The event as sent.
+    pub raw: Text,
+}
+
+impl UnstorableEvent {
+    fn new(raw: &str, problem: &json::JsonParseError) -> Self {
+        /// The id of an event.
+        #[derive(Deserialize)]
+        struct EventIdField {
+            event_id: Box<RawValue>,
+        }
+        let id = serde_json::from_str::<EventIdField>(raw).ok();
+        let event_id = id.and_then(|id| json::parse(id.event_id.get().as_bytes()).ok());
+        Self {
+            event_id: event_id.unwrap_or(Json::Null),
+            problem: problem.to_string().into(),
+            raw: raw.into(),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for RawEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let event = json::parse(raw.get().as_bytes());
-        Ok(Self(event.unwrap_or_else(|error| Json::from(format!("{error}: {}", raw.get())))))
+        Ok(Self(event.map_err(|problem| UnstorableEvent::new(raw.get(), &problem))))
     }
-}
-
-fn deserialize_each_event<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Json>, D::Error> {
-    let events = Vec::<RawEvent>::deserialize(deserializer)?;
-    Ok(events.into_iter().map(|event| event.0).collect())
 }
 
 /// Result of projecting events.
@@ -334,13 +368,25 @@ pub struct AdvanceFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PurgeRequest {
     /// Days to keep ended commands; default 7. Zero or less skips them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub command_retention_days: Option<i64>,
     /// Minutes to keep silent workers; default 60. Zero or less skips them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub runtime_stale_minutes: Option<i64>,
     /// Days to keep the logs of ended executions; default 0, which deletes none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::integer::clamp_to_i64",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub event_retention_days: Option<i64>,
     /// Only report the data that would be deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -33,6 +33,7 @@ pub mod execute;
 pub mod execution;
 pub mod explain;
 pub mod health;
+mod integer;
 pub mod internal;
 pub mod keychain;
 pub mod output;

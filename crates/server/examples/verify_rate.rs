@@ -66,7 +66,7 @@ async fn write_run(services: &ControlPlane, id: i64, events: i64) {
     for first in (1..=events).step_by(usize::try_from(BATCH_EVENTS).unwrap()) {
         let last = (first + BATCH_EVENTS - 1).min(events);
         let request =
-            noetl_api::internal::ProjectRequest { events: (first..=last).map(event).collect() };
+            noetl_api::internal::ProjectRequest::new((first..=last).map(event).collect::<Vec<_>>());
         let scope = ProjectionScope::ExecutionOwner;
         let projected =
             services.projection.project_events(CallContext::server(), request, scope).await;

@@ -30,4 +30,4 @@ pub use services::publishing::event_stream::StreamSettings;
 pub use services::queries::replay;
 pub use services::{ControlPlane, LocalWorkerApi};
 pub use services::{anchors, verification};
-pub use settings::Settings;
+pub use settings::{OutboxSetting, Settings};

@@ -61,8 +61,8 @@ pub struct Settings {
     pub snapshot_min_events: u32,
     /// Monthly log partitions to create in advance, if the store is partitioned.
     pub partitions_ahead: u32,
-    /// Writes an outbox row for each event.
-    pub outbox: bool,
+    /// Whether each event gets an outbox row.
+    pub outbox: OutboxSetting,
     /// Lease duration of an outbox row that a publisher claimed.
     pub outbox_lease: Millis,
     /// Attempts to publish an outbox row before it is dead-lettered.
@@ -96,6 +96,16 @@ pub struct Settings {
     pub trace_endpoint: Option<Text>,
 }
 
+/// Use of the outbox. All processes of an installation must agree, since the rows of events that a
+/// process without the outbox appends would be missing. The database records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutboxSetting {
+    /// As the database records it; no outbox if it records nothing.
+    AsInstalled,
+    Enabled,
+    Disabled,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -120,7 +130,7 @@ impl Default for Settings {
             metrics: true,
             snapshot_min_events: 500,
             partitions_ahead: 3,
-            outbox: false,
+            outbox: OutboxSetting::AsInstalled,
             outbox_lease: Millis::from_secs(60),
             outbox_max_attempts: 20,
             outbox_retention: Millis::from_secs(24 * 3600),

@@ -28,6 +28,7 @@ macro_rules! migrations {
             12 "0012" "descendants",
             13 "0013" "tamper",
             14 "0014" "task_output",
+            15 "0015" "outbox_payloads",
         }
     };
     ($folder:literal: $($version:literal $number:literal $name:literal,)+) => {

@@ -21,7 +21,8 @@ use crate::sql::{Database, Durability, Statement};
 /// increases with every claim.
 #[async_trait]
 pub trait OutboxQueue {
-    /// Claims rows for a publisher: due rows and rows whose publisher let its lease expire, ordered
+    /// Claims rows for a publisher: due rows and rows whose publisher let its lease expire or set
+    /// none, ordered
     /// by the time at which they may be claimed, then by id.
     ///
     /// Concurrent callers do not block each other, and no row is claimed twice. A call may return
@@ -40,6 +41,17 @@ pub trait OutboxQueue {
 /// The part of a [`crate::Store`] that manages rows of the outbox and rejected items.
 #[async_trait]
 pub trait OutboxStore {
+    /// Returns if appends write outbox rows, or `None` if no server has recorded it yet.
+    async fn is_outbox_enabled(&self) -> Result<Option<bool>, StoreError>;
+
+    /// Records if appends write outbox rows. A recorded value changes only if `may_change`. Returns
+    /// the recorded value.
+    async fn record_outbox_enabled(
+        &self,
+        is_enabled: bool,
+        may_change: bool,
+    ) -> Result<bool, StoreError>;
+
     /// Records that a row could not be published. Returns `None` if the caller no longer holds the
     /// row.
     async fn mark_failed(
@@ -103,6 +115,16 @@ pub trait OutboxStore {
     ) -> Result<u64, StoreError>;
 }
 
+static OUTBOX_ENABLED: Statement =
+    Statement::new("SELECT value = 'on' FROM meta WHERE key = 'outbox'");
+
+static RECORD_OUTBOX_ENABLED: Statement = Statement::new(
+    "INSERT INTO meta (key, value) VALUES ('outbox', CASE WHEN $1::boolean THEN 'on' ELSE 'off' END)
+     ON CONFLICT (key) DO UPDATE
+     SET value = CASE WHEN $2::boolean THEN excluded.value ELSE meta.value END
+     RETURNING value = 'on'",
+);
+
 static ROW_IN_FLIGHT: Statement = Statement::new(
     "SELECT attempts, forgiven FROM outbox WHERE outbox_id = $1 AND status = 'IN_FLIGHT'",
 );
@@ -122,7 +144,7 @@ pub(crate) static COUNT_CLAIMABLE: Statement = Statement::new(
          WHERE status IN ('PENDING', 'FAILED') AND available_at <= $1::timestamptz
      ) + (
          SELECT count(*) FROM outbox
-         WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz
+         WHERE status = 'IN_FLIGHT' AND (lease_until <= $1::timestamptz OR lease_until IS NULL)
      )",
 );
 
@@ -273,6 +295,22 @@ async fn update_dead_rows(
 
 #[async_trait]
 impl<D: Database> OutboxStore for D {
+    async fn is_outbox_enabled(&self) -> Result<Option<bool>, StoreError> {
+        let recorded = self.query_first(&OUTBOX_ENABLED, vec![]).await?;
+        Ok(recorded.map(|(is_enabled,)| is_enabled))
+    }
+
+    async fn record_outbox_enabled(
+        &self,
+        is_enabled: bool,
+        may_change: bool,
+    ) -> Result<bool, StoreError> {
+        let params = cells![is_enabled, may_change];
+        let recorded =
+            self.execute_returning(Durability::Synced, &RECORD_OUTBOX_ENABLED, params).await?;
+        Ok(recorded.into_iter().next().is_some_and(|(is_enabled,)| is_enabled))
+    }
+
     /// Reads a row, and marks it as failed if it has not changed since.
     async fn mark_failed(
         &self,

@@ -5,12 +5,13 @@ use noetl_types::{Digest, EventId, ExecutionId, Json, Millis, TenantId, Text, Ti
 
 use crate::error::StoreError;
 use crate::model::{
-    AnsweredRequest, CachedStepResult, DedupRecord, DedupReservation, ExecutionVar, MatchKey,
-    RequestKey, RequestOutcome, RequestReservation, ReserveOutcome, SetVarsError, check_vars,
+    AnsweredRequest, CachedStepResult, DedupRecord, DedupReservation, ExecutionVar,
+    IdempotencyRecord, MatchKey, RequestKey, RequestOutcome, RequestReservation, ReserveOutcome,
+    SetVarsError, check_vars,
 };
 use crate::row::{
-    CACHE, DEDUP, IDEMPOTENCY, StoredRequest, ToCell as _, ToRow as _, VAR, cells, encode_var,
-    in_progress_status,
+    CACHE, DEDUP, IDEMPOTENCY, StoredRequest, ToCell as _, ToRow as _, VAR, cells,
+    encode_idempotency_record, encode_var, in_progress_status,
 };
 use crate::sql::{Database, Durability, Statement};
 
@@ -57,6 +58,15 @@ pub trait RequestStore {
 
     /// Ends the reservations of all requests in progress, when no process works on any.
     async fn release_requests(&self, now: Timestamp) -> Result<u64, StoreError>;
+
+    /// Stores the response to a request that had no effect of its own, unless its key is in use.
+    async fn store_answer(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        record: IdempotencyRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Sets variables of an execution, all or none.
     async fn set_vars(
@@ -112,6 +122,18 @@ static RESERVE_REQUEST: Statement = Statement::insert(
          AND idempotency.body_sha256 = excluded.body_sha256
      )
      RETURNING execution_id",
+);
+
+/// Stores an answered request. An expired request with the same key is replaced.
+static STORE_ANSWER: Statement = Statement::insert(
+    &IDEMPOTENCY,
+    "ON CONFLICT (tenant_id, route, key_sha256) DO UPDATE SET
+         body_sha256 = excluded.body_sha256,
+         status = excluded.status,
+         answer = excluded.answer,
+         execution_id = excluded.execution_id,
+         expires_at = excluded.expires_at
+     WHERE idempotency.expires_at <= $9::timestamptz",
 );
 
 static REQUEST_BY_KEY: Statement =
@@ -232,6 +254,18 @@ impl<D: Database> RequestStore for D {
     async fn release_requests(&self, now: Timestamp) -> Result<u64, StoreError> {
         let params = cells![in_progress_status(now)];
         self.execute(Durability::Synced, &RELEASE_REQUESTS, params).await
+    }
+
+    async fn store_answer(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        record: IdempotencyRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut row = encode_idempotency_record(tenant_id, execution_id, &record);
+        row.push(now.to_cell());
+        self.execute(Durability::Synced, &STORE_ANSWER, row).await.map(drop)
     }
 
     async fn set_vars(

@@ -57,8 +57,22 @@ pub(crate) static SELECT_LOG_EPOCH: Statement =
     Statement::new("SELECT CAST(value AS bigint) FROM meta WHERE key = 'log_epoch'")
         .with_auto_plan();
 
-pub(crate) static INCREMENT_LOG_EPOCH: Statement = Statement::new(
-    "UPDATE meta SET value = CAST(CAST(value AS bigint) + 1 AS text) WHERE key = 'log_epoch'",
+/// Statements that start a log epoch, in order.
+pub(crate) static START_LOG_EPOCH: [&Statement; 3] =
+    [&KEEP_PREVIOUS_LOG_EPOCH, &DRAW_LOG_EPOCH, &UPDATE_MESSAGE_IDS];
+
+static KEEP_PREVIOUS_LOG_EPOCH: Statement = Statement::new(
+    "INSERT INTO meta (key, value)
+     SELECT 'previous_log_epoch', value FROM meta WHERE key = 'log_epoch'
+     ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+);
+
+/// Draws a random log epoch. JSON numbers of any client can hold it.
+static DRAW_LOG_EPOCH: Statement = Statement::per_database(
+    "UPDATE meta SET value = (2 + floor(random() * 9007199254740000))::bigint::text
+     WHERE key = 'log_epoch'",
+    "UPDATE meta SET value = CAST(2 + abs(random() % 9007199254740000) AS TEXT)
+     WHERE key = 'log_epoch'",
 );
 
 /// Gives unpublished rows message ids of the new log epoch. Message ids that other writers chose
@@ -67,8 +81,8 @@ pub(crate) static INCREMENT_LOG_EPOCH: Statement = Statement::new(
 pub(crate) static UPDATE_MESSAGE_IDS: Statement = Statement::new(
     "UPDATE outbox
      SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
-     FROM meta
-     WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
+     FROM meta, meta AS previous
+     WHERE meta.key = 'log_epoch' AND previous.key = 'previous_log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
          AND outbox_id = ANY (ARRAY(
              SELECT outbox_id FROM outbox WHERE status IN ('PENDING', 'FAILED')
              UNION ALL
@@ -76,9 +90,7 @@ pub(crate) static UPDATE_MESSAGE_IDS: Statement = Statement::new(
              UNION ALL
              SELECT outbox_id FROM outbox WHERE status = 'DEAD'
          ))
-         AND strpos(
-             message_id, (CAST(meta.value AS bigint) - 1) || ':' || execution_id || ':'
-         ) = 1",
+         AND strpos(message_id, previous.value || ':' || execution_id || ':') = 1",
 );
 
 static SELECT_LAST_DROPPED: Statement =
@@ -144,8 +156,9 @@ async fn log_epoch(session: &mut dyn Session) -> Result<LogEpoch, StoreError> {
 }
 
 pub(crate) async fn start_log_epoch(session: &mut dyn Session) -> Result<LogEpoch, StoreError> {
-    session.execute(&INCREMENT_LOG_EPOCH, vec![]).await?;
-    session.execute(&UPDATE_MESSAGE_IDS, vec![]).await?;
+    for statement in START_LOG_EPOCH {
+        session.execute(statement, vec![]).await?;
+    }
     log_epoch(session).await
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use noetl_engine::PlanDefaults;
 use noetl_server::{
-    ControlPlane, NatsConnectionSettings, NatsSettings, Settings, StreamSettings, SystemClock,
+    ControlPlane, NatsConnectionSettings, NatsSettings, OutboxSetting, Settings, StreamSettings,
+    SystemClock,
 };
 use noetl_store::Store;
 use noetl_types::limits::MaxAttempts;
@@ -107,9 +108,13 @@ fn runtime_settings(config: &Config, endpoint: Option<ServerEndpoint<'_>>) -> Re
         tenant_weights: config.get(&TENANT_WEIGHTS)?.unwrap_or_default(),
         snapshot_min_events: config.value(&SNAPSHOT_INTERVAL_EVENTS)?,
         partitions_ahead: config.value(&PARTITIONS_AHEAD_MONTHS)?,
-        // Without a publisher, rows would only accumulate: in a local run, and in a server whose
-        // internal API is disabled.
-        outbox: is_server && config.get(&OUTBOX_ENABLED)?.unwrap_or(has_token),
+        // Without a publisher, rows would only accumulate: in a server whose internal API is
+        // disabled. A local run does as the servers of its database do.
+        outbox: match config.get(&OUTBOX_ENABLED)?.unwrap_or(has_token) {
+            _ if !is_server => OutboxSetting::AsInstalled,
+            true => OutboxSetting::Enabled,
+            false => OutboxSetting::Disabled,
+        },
         platform: is_server && has_token,
         outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE_SECS)?.into()),
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,

@@ -18,5 +18,5 @@ pub use connection::{ConnectionInfo, NatsAddressError, NatsConnection, NatsConne
 pub use error::NatsError;
 pub use publish::{OutgoingMessage, PublishFailure, PublishReceipt};
 pub use publish_pipeline::{NumberedAck, PublishPipeline};
-pub use stream::{ConsumerSpec, MessageRetention, StreamInfo, StreamSpec};
+pub use stream::{ConsumerSpec, MessageRetention, StreamInfo, StreamSpec, StreamedMessage};
 pub use subscription::NatsSubscription;

@@ -6,8 +6,11 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull::{Config as PullConfig, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Config, Info, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{
+    Config, Info, RawMessageErrorKind, RetentionPolicy, StorageType,
+};
 use async_nats::jetstream::{self, ErrorCode};
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use noetl_types::Timestamp;
 
@@ -62,6 +65,15 @@ pub struct StreamInfo {
     pub is_on_disk: bool,
     /// Policy by which messages are removed.
     pub retention: MessageRetention,
+}
+
+/// A message of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamedMessage {
+    /// Message id, if it has one.
+    pub message_id: Option<String>,
+    /// Body of the message.
+    pub body: Bytes,
 }
 
 /// Policy by which a stream removes messages, apart from explicit deletion.
@@ -149,6 +161,27 @@ impl NatsConnection {
         match self.jetstream.get_stream(name).await {
             Ok(stream) => to_stream_info(stream.cached_info()).map(Some),
             Err(error) if is_stream_missing(&error.kind()) => Ok(None),
+            Err(error) => Err(NatsError::from_error(&error)),
+        }
+    }
+
+    /// Returns a message by its sequence number; `None` if the stream no longer has it.
+    pub async fn find_message(
+        &self,
+        name: &str,
+        sequence: u64,
+    ) -> Result<Option<StreamedMessage>, NatsError> {
+        let stream = self.jetstream.get_stream_no_info(name).await;
+        let stream = stream.map_err(|error| NatsError::from_error(&error))?;
+        match stream.get_raw_message(sequence).await {
+            Ok(message) => Ok(Some(StreamedMessage {
+                message_id: message
+                    .headers
+                    .get(async_nats::header::NATS_MESSAGE_ID)
+                    .map(|id| id.as_str().to_owned()),
+                body: message.payload,
+            })),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(NatsError::from_error(&error)),
         }
     }

@@ -135,7 +135,7 @@ impl FromRequestParts<AppState> for QueryParams {
 }
 
 impl QueryParams {
-    /// Returns a parameter as text. An empty value counts as absent.
+    /// Returns a parameter as text.
     pub(super) fn text_param(&mut self, name: &str) -> Result<Option<Text>, HttpError> {
         self.parse_param(name, |value| Text::new(value))
     }
@@ -227,6 +227,12 @@ impl QueryParams {
                 format!("parameter `{name}` is given more than once"),
             ));
         }
-        Ok(found.filter(|value| !value.is_empty()))
+        if found.as_ref().is_some_and(|value| value.trim().is_empty()) {
+            return Err(HttpError::new(
+                ErrorCode::BadQuery,
+                format!("parameter `{name}` is blank; give it a value or leave it out"),
+            ));
+        }
+        Ok(found)
     }
 }

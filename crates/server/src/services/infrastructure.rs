@@ -17,7 +17,7 @@ use super::store_clock::StoreClock;
 use crate::error::{Result, RuntimeError};
 use crate::metrics::Metrics;
 use crate::random_source::RandomSource;
-use crate::settings::Settings;
+use crate::settings::{OutboxSetting, Settings};
 
 /// Age up to which a count of rows is used. Rows that other servers add meanwhile are not in it.
 const MAX_ROW_COUNT_AGE: Duration = Duration::from_mins(1);
@@ -36,6 +36,8 @@ pub struct Infrastructure {
     pub(crate) rng: Arc<dyn RandomSource>,
     pub(crate) ids: IdAllocator,
     pub(crate) settings: Settings,
+    /// True if each event gets an outbox row.
+    pub(crate) outbox: bool,
     pub(crate) metrics: Arc<Metrics>,
     /// Tasks that [`super::ControlPlane::close`] waits for.
     pub(crate) tasks: TaskTracker,
@@ -58,6 +60,7 @@ impl Infrastructure {
             clock,
             rng,
             ids,
+            outbox: settings.outbox == OutboxSetting::Enabled,
             settings,
             metrics: Arc::default(),
             tasks: TaskTracker::new(),

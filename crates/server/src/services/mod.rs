@@ -137,7 +137,7 @@ impl ControlPlane {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn RandomSource>,
-        settings: Settings,
+        mut settings: Settings,
     ) -> Result<Self> {
         // A process with a wrong key takes no machine id each time it is restarted.
         credentials::key_check::verify_encryption_key(&*store, settings.keys.as_deref()).await?;
@@ -153,6 +153,8 @@ impl ControlPlane {
             None => (None, None),
         };
         let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
+        let is_alone = *ids.peer_count().borrow() == 0;
+        settings.outbox = publishing::resolve_outbox(&*store, settings.outbox, is_alone).await?;
         let infra = Arc::new(Infrastructure::new(store, clock, rng, ids, settings));
         let services = Self::assemble(infra, messaging, signer);
         services.seal_tokens().await?;
@@ -298,6 +300,7 @@ impl ControlPlane {
                 driver: Arc::clone(&driver),
                 queries: Arc::clone(&queries),
                 waiters,
+                log_locks: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             }),
             system_playbooks: Arc::new(SystemPlaybooks {
                 infra: Arc::clone(&infra),

@@ -1,10 +1,11 @@
 //! Projection: copies events of other systems into the log and advances read models.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use noetl_api::internal::{
     AdvanceFailure, AdvanceRequest, AdvanceResponse, AdvancedExecution, MaterializeResponse,
-    ProjectRequest, ProjectResponse, RejectedEvent,
+    ProjectRequest, ProjectResponse, RawEvent, RejectedEvent,
 };
 use noetl_api::replay::ReplayQuery;
 use noetl_engine::decode_record;
@@ -22,6 +23,7 @@ use noetl_types::{
     EventId, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, JsonMap, StoredEvent,
     Text,
 };
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::access::CallContext;
 use crate::driver::{Driver, ExecutionOutcome};
@@ -34,6 +36,9 @@ const MAX_ADVANCE_EXECUTIONS: usize = 1000;
 
 /// Characters of a rejected event that the quarantine stores.
 const MAX_QUARANTINED_CHARS: usize = 64 << 10;
+
+/// Locks of the logs that batches append to.
+pub(crate) const LOG_LOCKS: usize = 64;
 
 /// Events at the end of a log that are searched for the terminal event. Few events follow it.
 const TERMINAL_SCAN_EVENTS: u32 = 50;
@@ -61,6 +66,8 @@ pub struct Projection {
     pub(crate) driver: Arc<Driver>,
     pub(crate) queries: Arc<Queries>,
     pub(crate) waiters: Arc<Waiters>,
+    /// Locks of the logs that batches append to, by execution id.
+    pub(crate) log_locks: [Mutex<()>; LOG_LOCKS],
 }
 
 impl Projection {
@@ -68,7 +75,7 @@ impl Projection {
     #[cfg(test)]
     pub(crate) async fn project_test_events(&self, events: Vec<Json>) -> ProjectResponse {
         let (ctx, scope) = (CallContext::server(), ProjectionScope::ExecutionOwner);
-        self.project_events(ctx, ProjectRequest { events }, scope).await.unwrap()
+        self.project_events(ctx, ProjectRequest::new(events), scope).await.unwrap()
     }
 
     /// Copies events into the log. Rejected events go to the quarantine and do not fail the others.
@@ -90,14 +97,13 @@ impl Projection {
     pub async fn materialize_events(
         &self,
         ctx: &CallContext,
-        events: Vec<Json>,
+        mut events: Vec<RawEvent>,
         scope: ProjectionScope,
     ) -> Result<MaterializeResponse> {
-        let mut envelopes = Vec::with_capacity(events.len());
-        for event in events {
-            envelopes.push(self.to_event_envelope(event)?);
+        for event in events.iter_mut().filter_map(|event| event.0.as_mut().ok()) {
+            *event = self.to_event_envelope(std::mem::take(event))?;
         }
-        let totals = self.copy_events(ctx, "materializer", envelopes, scope).await?;
+        let totals = self.copy_events(ctx, "materializer", events, scope).await?;
         self.infra.metrics.platform.materialized_events.inc_by(totals.projected);
         Ok(MaterializeResponse {
             materialized: totals.projected,
@@ -137,7 +143,7 @@ impl Projection {
         &self,
         ctx: &CallContext,
         source: &str,
-        events: Vec<Json>,
+        events: Vec<RawEvent>,
         scope: ProjectionScope,
     ) -> Result<CopyTotals> {
         if events.is_empty() {
@@ -152,7 +158,14 @@ impl Projection {
         let mut indexes = Vec::with_capacity(events.len());
         let mut parsed: Vec<ProjectedEvent> = Vec::with_capacity(events.len());
         for (index, event) in events.iter().enumerate() {
-            match parse_projected_event(event, &context) {
+            let projected = match &event.0 {
+                Ok(envelope) => parse_projected_event(envelope, &context),
+                Err(unstorable) => Err(EventRejection {
+                    code: RejectCode::BadValue,
+                    message: unstorable.problem.to_string(),
+                }),
+            };
+            match projected {
                 Ok(projected) => {
                     indexes.push(index);
                     parsed.push(projected);
@@ -160,22 +173,23 @@ impl Projection {
                 Err(rejection) => totals.record_rejection(index, event, rejection),
             }
         }
-        let outcomes = project_events(
-            self.infra.store(),
-            ProjectionBatch {
-                events: parsed,
-                scope,
-                now: context.now,
-                use_outbox: self.infra.settings.outbox,
-            },
-        );
-        for (index, outcome) in indexes.into_iter().zip(outcomes.await?) {
+        let batch = ProjectionBatch {
+            events: parsed,
+            scope,
+            now: context.now,
+            use_outbox: self.infra.outbox,
+        };
+        let locks = self.lock_logs(&batch.events).await;
+        let outcomes = project_events(self.infra.store(), batch).await?;
+        drop(locks);
+        for (index, outcome) in indexes.into_iter().zip(outcomes) {
             match outcome {
                 ProjectOutcome::Projected => totals.projected += 1,
                 ProjectOutcome::Duplicate => totals.duplicates += 1,
                 ProjectOutcome::Rejected(rejection) => {
-                    let event = events.get(index).unwrap_or(&Json::Null);
-                    totals.record_rejection(index, event, rejection);
+                    if let Some(event) = events.get(index) {
+                        totals.record_rejection(index, event, rejection);
+                    }
                 }
             }
         }
@@ -188,11 +202,28 @@ impl Projection {
         Ok(totals)
     }
 
+    /// Locks the logs of events against other batches of this server, which would otherwise have to
+    /// be retried. The order of the locks excludes a deadlock. Logs with the same lock number wait
+    /// for each other too.
+    async fn lock_logs(&self, events: &[ProjectedEvent]) -> Vec<MutexGuard<'_, ()>> {
+        let count = self.log_locks.len().max(1);
+        let lock_number = |event: &ProjectedEvent| {
+            let id = u64::try_from(event.event.execution_id.get()).unwrap_or_default();
+            usize::try_from(id % count as u64).unwrap_or_default()
+        };
+        let numbers: BTreeSet<usize> = events.iter().map(lock_number).collect();
+        let mut guards = Vec::with_capacity(numbers.len());
+        for lock in numbers.into_iter().filter_map(|number| self.log_locks.get(number)) {
+            guards.push(lock.lock().await);
+        }
+        guards
+    }
+
     /// Stores rejected events for inspection by an operator.
     async fn quarantine_rejected(
         &self,
         source: &str,
-        events: &[Json],
+        events: &[RawEvent],
         rejected: &[RejectedEvent],
     ) -> Result<()> {
         if rejected.is_empty() {
@@ -202,8 +233,11 @@ impl Projection {
         let mut quarantined = Vec::with_capacity(rejected.len());
         for event in rejected {
             self.infra.metrics.platform.count_rejected(event.code);
-            let raw = events.get(event.index).map(to_canonical).unwrap_or_default();
-            let raw = String::from_utf8_lossy(&raw);
+            let raw = match events.get(event.index).map(|event| &event.0) {
+                Some(Ok(envelope)) => String::from_utf8(to_canonical(envelope)).unwrap_or_default(),
+                Some(Err(unstorable)) => unstorable.raw.to_string(),
+                None => String::new(),
+            };
             let raw: String = raw.chars().take(MAX_QUARANTINED_CHARS).collect();
             quarantined.push(QuarantinedItem {
                 quarantine_id: self.infra.mint_id()?,
@@ -366,16 +400,15 @@ fn terminal_status(status: Option<ExecutionStatus>) -> Option<ExecutionStatus> {
 }
 
 impl CopyTotals {
-    fn record_rejection(&mut self, index: usize, event: &Json, rejection: EventRejection) {
+    fn record_rejection(&mut self, index: usize, event: &RawEvent, rejection: EventRejection) {
         let EventRejection { code, message } = rejection;
         if code == RejectCode::IdConflict {
             tracing::error!(%message, "an id is used for two events");
         }
-        self.rejected.push(RejectedEvent {
-            index,
-            event_id: event.get("event_id").cloned().unwrap_or(Json::Null),
-            code,
-            message: Text::from(message),
-        });
+        let event_id = match &event.0 {
+            Ok(envelope) => envelope.get("event_id").cloned().unwrap_or(Json::Null),
+            Err(unstorable) => unstorable.event_id.clone(),
+        };
+        self.rejected.push(RejectedEvent { index, event_id, code, message: Text::from(message) });
     }
 }

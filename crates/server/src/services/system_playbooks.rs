@@ -121,7 +121,7 @@ impl SystemPlaybooks {
     }
 
     async fn start_due_playbooks(&self, state: &mut PlatformCheckState) -> Result<()> {
-        if self.infra.settings.outbox
+        if self.infra.outbox
             // Counting takes longer the more rows are pending, so it is the last condition.
             && !self.has_open_execution(PUBLISHER_PATH).await?
             && self.infra.store().count_claimable_outbox_rows(self.infra.now()).await? > 0

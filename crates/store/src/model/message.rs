@@ -10,7 +10,8 @@ use noetl_types::{
 };
 
 /// An epoch of the log. Restoring a log starts a new one, so that its new events are not mistaken
-/// for events of the previous epoch.
+/// for events of the previous epoch. Except for the first one, epochs are random numbers: a backup
+/// that is restored twice must not start the same epoch twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogEpoch(u64);
 
@@ -23,12 +24,6 @@ impl LogEpoch {
 
     pub const fn get(self) -> u64 {
         self.0
-    }
-
-    /// Returns the following epoch.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
     }
 }
 
@@ -114,6 +109,13 @@ pub fn event_subject(tenant_id: &TenantId, event_type: &EventName) -> Text {
 
 pub fn event_message_id(log_epoch: LogEpoch, execution_id: ExecutionId, seq: Seq) -> Text {
     Text::from(format!("{}:{execution_id}:{seq}", log_epoch.get()))
+}
+
+/// Returns the event that a message id of this log epoch identifies. `None` for all other ids.
+pub fn parse_event_message_id(log_epoch: LogEpoch, message_id: &str) -> Option<(ExecutionId, Seq)> {
+    let event = message_id.strip_prefix(&format!("{}:", log_epoch.get()))?;
+    let (execution_id, seq) = event.split_once(':')?;
+    Some((execution_id.parse().ok()?, Seq::new(seq.parse().ok()?).ok()?))
 }
 
 #[cfg(test)]

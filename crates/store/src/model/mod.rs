@@ -72,7 +72,7 @@ pub use machine::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRene
 pub use match_key::MatchKey;
 pub use message::{
     EventBody, FeedItem, FeedMessage, LogEpoch, UnreadableEvent, encode_event_body,
-    event_message_id, event_subject,
+    event_message_id, event_subject, parse_event_message_id,
 };
 pub use outbox::{
     ClaimedBatch, ClaimedMessage, FailureOutcome, MAX_CLAIM_BYTES, MAX_EXACT_PUBLISHED_COUNT,

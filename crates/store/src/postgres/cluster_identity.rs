@@ -1,4 +1,7 @@
-//! Detects that the log was moved to another PostgreSQL cluster or timeline.
+//! Detects that the log was restored, or moved to another PostgreSQL cluster or timeline.
+//!
+//! A restore of a dump writes each row again, in a transaction of the restore. One row contains the
+//! id of the transaction that wrote it, so it shows a restore into the same cluster too.
 //!
 //! The system identifier of a cluster never changes. Its timeline changes when it continues from an
 //! earlier point: after a point-in-time restore, and when a standby is promoted. Both are stored
@@ -20,15 +23,34 @@ const READ_IDENTITY: &str = "SELECT system_identifier::text FROM pg_control_syst
 const TIMELINE_KEY: &str = "timeline";
 const READ_TIMELINE: &str = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
-/// Returns true if the log was moved since the last check. Stores the current cluster and timeline.
+/// Key of the row whose value is the id of the transaction that wrote it, and the statements to
+/// compare and to write it. Rows have the lower 32 bits of the id.
+const WRITER_KEY: &str = "written_by";
+const IS_REWRITTEN: &str =
+    "SELECT xmin::text::bigint <> value::bigint % 4294967296 FROM meta WHERE key = $1";
+const STORE_WRITER: &str = "INSERT INTO meta (key, value) VALUES ($1, pg_current_xact_id()::text)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+
+/// Returns true if the log was restored or moved since the last check. Stores what the next check
+/// compares.
 pub(super) async fn has_log_moved(transaction: &Transaction<'_>) -> Result<bool, StoreError> {
     let can_read = query_rows(transaction, CAN_READ_IDENTITY, &[]).await?;
-    let mut has_moved = false;
+    let mut has_moved = is_restored(transaction).await?;
     if can_read.first().is_some_and(|row| row.get(0)) {
         has_moved |= differs_from_stored(transaction, IDENTITY_KEY, READ_IDENTITY).await?;
     }
     has_moved |= differs_from_stored(transaction, TIMELINE_KEY, READ_TIMELINE).await?;
     Ok(has_moved)
+}
+
+/// Returns true if another transaction wrote the row of the writer than the one that it names.
+async fn is_restored(transaction: &Transaction<'_>) -> Result<bool, StoreError> {
+    let rows = query_rows(transaction, IS_REWRITTEN, &[&WRITER_KEY]).await?;
+    let is_rewritten = rows.first().map(|row| row.get(0));
+    if is_rewritten != Some(false) {
+        query_rows(transaction, STORE_WRITER, &[&WRITER_KEY]).await?;
+    }
+    Ok(is_rewritten.unwrap_or(false))
 }
 
 /// Reads a value, stores it under a key, and returns true if another value was stored before.

@@ -19,8 +19,7 @@ use crate::model::{
 };
 use crate::row::{ColumnKind, EVENT, EVENT_BODY, FromRow, Table};
 use crate::streams::{
-    CURSOR_BY_NAME, FEED_END, INCREMENT_LOG_EPOCH, SELECT_FEED_BASE, SELECT_LOG_EPOCH,
-    UPDATE_MESSAGE_IDS,
+    CURSOR_BY_NAME, FEED_END, SELECT_FEED_BASE, SELECT_LOG_EPOCH, START_LOG_EPOCH,
 };
 
 /// Last position of the earlier log epochs. 0 if there are none.
@@ -391,8 +390,10 @@ pub(super) async fn published_position(
 
 /// Starts a new log epoch in a transaction.
 pub(super) async fn start_log_epoch(transaction: &Transaction<'_>) -> Result<(), StoreError> {
-    query_rows(transaction, INCREMENT_LOG_EPOCH.postgres(), &[]).await?;
-    query_rows(transaction, UPDATE_MESSAGE_IDS.postgres(), &[]).await.map(drop)
+    for statement in START_LOG_EPOCH {
+        query_rows(transaction, statement.postgres(), &[]).await?;
+    }
+    Ok(())
 }
 
 /// Reads the feed base without a transaction, for a read-only store.

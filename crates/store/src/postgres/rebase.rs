@@ -19,7 +19,7 @@ const EPOCH_LOCK: i64 = TABLES_LOCK + 1;
 /// Pause between two attempts to get that lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Checks if the log was written in another cluster (as after a dump and restore) or on another
+/// Checks if the log was restored from a dump, written in another cluster, or written on another
 /// timeline (as after a point-in-time restore). Its transaction ids are then not valid here, or
 /// readers may have seen other events with the same ids. In that case a new log epoch starts after
 /// all existing rows.
@@ -103,7 +103,7 @@ async fn needs_new_epoch(
     let sql = "SELECT pg_current_xact_id()::text::bigint";
     let current: i64 =
         query_rows(transaction, sql, &[]).await?[..].first().map_or(i64::MAX, |row| row.get(0));
-    // Always called, since it also stores the current cluster and timeline.
+    // Always called, since it also stores what the next check compares.
     let has_moved = cluster_identity::has_log_moved(transaction).await?;
     Ok(newest >= current || has_moved)
 }

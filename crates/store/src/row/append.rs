@@ -205,7 +205,9 @@ impl AppendRows {
                 (reservation, row)
             }),
             idempotency: prepared.append.idempotency.take().map(|record| {
-                let row = encode_idempotency_record(&prepared, &record);
+                let row = encode_idempotency_record(
+                    &prepared.tenant_id, prepared.append.execution_id, &record,
+                );
                 (record, now, row)
             }),
             execution_id,

@@ -259,12 +259,13 @@ impl FromRow for DedupRecord {
 }
 
 pub(crate) fn encode_idempotency_record(
-    prepared: &PreparedAppend,
+    tenant_id: &TenantId,
+    execution_id: ExecutionId,
     record: &IdempotencyRecord,
 ) -> Vec<Cell> {
     cells![
-        prepared.tenant_id, record.route, record.key_sha256, record.body_sha256, record.status,
-        record.answer, prepared.append.execution_id, record.expires_at,
+        tenant_id, record.route, record.key_sha256, record.body_sha256, record.status,
+        record.answer, execution_id, record.expires_at,
     ]
 }
 

@@ -28,7 +28,7 @@ pub(crate) use cell::{Cell, CellRef, ToCell};
 pub(crate) use cells;
 pub(crate) use coordination::{
     BROADCAST, CACHE, DEDUP, FOLLOW_UP, IDEMPOTENCY, SLOT, StoredRequest, VAR, WAIT,
-    encode_slot_id, encode_var, in_progress_status,
+    encode_idempotency_record, encode_slot_id, encode_var, in_progress_status,
 };
 pub(crate) use core_tables::{
     CATALOG, COMMAND, COMMAND_PATCH, EXECUTION, EXECUTION_MUTABLE, MACHINE, RUNTIME, SNAPSHOT,

@@ -18,7 +18,7 @@ use crate::model::{
     EnabledPublishers, FailedPrivilegeCheck, LogPartition, OldPartition, PinReason,
 };
 use crate::sql::Durability;
-use crate::streams::{INCREMENT_LOG_EPOCH, UPDATE_MESSAGE_IDS};
+use crate::streams::START_LOG_EPOCH;
 
 /// Maximum time that a backup waits for a locked database file.
 const BACKUP_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ fn copy_database_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     }
     drop(backup);
     let transaction = copy.transaction().map_err(to_store_error)?;
-    for statement in [&INCREMENT_LOG_EPOCH, &UPDATE_MESSAGE_IDS] {
+    for statement in START_LOG_EPOCH {
         execute_cached(&transaction, statement.sqlite(), []).map_err(to_store_error)?;
     }
     transaction.commit().map_err(to_store_error)

@@ -56,8 +56,9 @@ impl SqliteOptions {
 /// Store in one SQLite file, or in memory.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: SqliteWriter,
+    // Dropped before the writer, whose connection closes last and then empties the WAL.
     readers: Readers,
+    writer: SqliteWriter,
     blobs: Option<BlobFolder>,
     /// The database file. `None` for a database in memory.
     path: Option<PathBuf>,

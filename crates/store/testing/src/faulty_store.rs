@@ -17,29 +17,7 @@ use noetl_types::{
     TokenId, WorkerId,
 };
 
-use noetl_store::{
-    AnchorRow, AnchorStore, AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest,
-    AuditEntry, AuditHead, BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry,
-    CatalogFilter, CatalogKey, CatalogStore, CatalogVersionFilter, ChangedExecutions, ClaimedBatch,
-    Command, CommandFilter, CommandPage, CommandQueue, CommandStore, CoordinationStore, Credential,
-    CredentialFilter, CredentialKey, CredentialPut, CredentialStore, CursorMove, DedupReservation,
-    DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter,
-    ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck,
-    FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget,
-    IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore,
-    KnownEvents, LeaseBounds, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms,
-    LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease,
-    MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry,
-    NewTaskOutput, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter,
-    OutboxMark, OutboxQueue, OutboxRow, OutboxStats, OutboxStore, OutputChunk, OutputFilter,
-    PinReason, PoolCount, PutResultError, QuarantineFilter, QuarantinedItem, RegisterOutcome,
-    RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome, RequestReservation, RequestStore,
-    ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration, RuntimeStore, SecretAuditFilter,
-    SetVarsError, Slot, SlotChange, SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore,
-    StatusCounts, Store, StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult,
-    StreamCursor, StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner,
-    TaskOutputOutcome, TaskOutputStore, TenantCounts, TenantTable, VerificationStore, WaitFilter,
-};
+use noetl_store::{AnchorRow, AnchorStore, AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry, AuditHead, BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey, CatalogStore, CatalogVersionFilter, ChangedExecutions, ClaimedBatch, Command, CommandFilter, CommandPage, CommandQueue, CommandStore, CoordinationStore, Credential, CredentialFilter, CredentialKey, CredentialPut, CredentialStore, CursorMove, DedupReservation, DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter, ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck, FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget, IdempotencyRecord, IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore, KnownEvents, LeaseBounds, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry, NewTaskOutput, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow, OutboxStats, OutboxStore, OutputChunk, OutputFilter, PinReason, PoolCount, PutResultError, QuarantineFilter, QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome, RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration, RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner, TaskOutputOutcome, TaskOutputStore, TenantCounts, TenantTable, VerificationStore, WaitFilter};
 
 /// Fault injected into a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,6 +323,8 @@ faulty_store! {
         CompleteRequest: complete_request(key: RequestKey, work_id: EventId, outcome: RequestOutcome)
             -> Result<(), StoreError>;
         ReleaseRequests: release_requests(now: Timestamp) -> Result<u64, StoreError>;
+        StoreAnswer: store_answer(tenant_id: &TenantId, execution_id: ExecutionId, record: IdempotencyRecord, now: Timestamp)
+            -> Result<(), StoreError>;
         SetVars: set_vars(execution_id: ExecutionId, vars: Vec<ExecutionVar>)
             -> Result<(), SetVarsError>;
         ListVars: list_vars(execution_id: ExecutionId, name: Option<&Text>)
@@ -401,6 +381,9 @@ faulty_store! {
             -> Result<u64, StoreError>;
     }
     OutboxStore {} {
+        IsOutboxEnabled: is_outbox_enabled() -> Result<Option<bool>, StoreError>;
+        RecordOutboxEnabled: record_outbox_enabled(is_enabled: bool, may_change: bool)
+            -> Result<bool, StoreError>;
         MarkFailed: mark_failed(failure: OutboxFailure)
             -> Result<Option<FailureOutcome>, StoreError>;
         CountClaimableOutboxRows: count_claimable_outbox_rows(now: Timestamp)

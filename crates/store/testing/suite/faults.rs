@@ -15,7 +15,7 @@ use noetl_types::{
 
 use crate::model::SecretAuditFilter;
 use crate::prelude::*;
-use crate::suite::dedup::dedup_reservation;
+use crate::suite::dedup::{dedup_reservation, idempotency_record};
 use crate::suite::fixture::{
     TestExecution, all_executions, append_one, lease_request, lease_terms, test_time, worker_id,
 };
@@ -318,6 +318,7 @@ async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         store.has_seen_message(dedup_reservation("m", "body", "12:00:00")).await.map(drop),
         store.reserve_request(reservation.clone()).await.map(drop),
         store.complete_request(reservation.key, reservation.work_id, RequestOutcome::Refused).await,
+        store.store_answer(&tenant, id, idempotency_record("k", "body", "13:00:00"), now).await,
         match store.set_vars(id, Vec::new()).await {
             Ok(()) => Ok(()),
             Err(SetVarsError::Store(error)) => Err(error),
@@ -389,6 +390,8 @@ async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     vec![
         store.claim_outbox(outbox_claim("p", 1, now)).await.map(drop),
         store.mark_published(Vec::new(), now).await.map(drop),
+        store.is_outbox_enabled().await.map(drop),
+        store.record_outbox_enabled(true, false).await.map(drop),
         store.mark_failed(failure).await.map(drop),
         store.count_claimable_outbox_rows(now).await.map(drop),
         store.list_outbox_rows(rows).await.map(drop),

@@ -475,3 +475,19 @@ pub(crate) async fn concurrent_marks_do_not_deadlock(fixture: &StoreFixture) {
         assert_eq!(usize::try_from(marked).unwrap(), rows.len());
     }
 }
+
+/// Publishers of earlier releases set no lease. Their rows are counted and claimed again.
+pub(crate) async fn row_in_flight_without_lease_is_claimable(
+    store: &dyn Store,
+    run: impl Fn(&str),
+    schema: &str,
+) {
+    let now = test_time("12:00:00");
+    assert_eq!(claim_rows(store, "a", 10, now).await.len(), 3);
+    assert_eq!(store.count_claimable_outbox_rows(now).await.unwrap(), 0);
+    run(&format!("UPDATE {schema}outbox SET lease_until = NULL WHERE event_id % 2 = 0"));
+    let count = store.count_claimable_outbox_rows(now).await.unwrap();
+    assert!(count > 0);
+    assert_eq!(claim_rows(store, "b", 10, now).await.len() as u64, count);
+    assert_eq!(store.count_claimable_outbox_rows(now).await.unwrap(), 0);
+}

@@ -68,11 +68,12 @@ fn outbox_requires_internal_token() {
     let endpoint = Some(ServerEndpoint { url: "http://localhost:1", requires_tokens: true });
     let token = ("NOETL_INTERNAL_API_TOKEN", "platform-token");
     let enabled = |value| ("NOETL_OUTBOX_ENABLED", value);
-    assert!(!outbox(&[], endpoint));
-    assert!(outbox(&[token], endpoint));
-    assert!(!outbox(&[token], None));
-    assert!(outbox(&[enabled("on")], endpoint));
-    assert!(!outbox(&[token, enabled("off")], endpoint));
+    assert_eq!(outbox(&[], endpoint), OutboxSetting::Disabled);
+    assert_eq!(outbox(&[token], endpoint), OutboxSetting::Enabled);
+    assert_eq!(outbox(&[enabled("on")], endpoint), OutboxSetting::Enabled);
+    assert_eq!(outbox(&[token, enabled("off")], endpoint), OutboxSetting::Disabled);
+    // A local run does as the servers of its database do.
+    assert_eq!(outbox(&[token], None), OutboxSetting::AsInstalled);
 }
 
 #[test]

@@ -98,8 +98,11 @@ impl TestBroker {
 impl TestPlatform {
     async fn open(store: Arc<dyn Store>, publishers: u32, starts_publishers: bool) -> Self {
         let broker = TestBroker::start_with_stream().await;
-        let settings =
-            Settings { outbox: true, platform: starts_publishers, ..Settings::default() };
+        let settings = Settings {
+            outbox: noetl_server::OutboxSetting::Enabled,
+            platform: starts_publishers,
+            ..Settings::default()
+        };
         Self::open_with(store, publishers, settings, broker).await
     }
 
@@ -174,7 +177,7 @@ impl TestPlatform {
                 .projection
                 .project_events(
                     CallContext::server(),
-                    ProjectRequest { events },
+                    ProjectRequest::new(events),
                     ProjectionScope::ExecutionOwner,
                 )
                 .await
@@ -365,7 +368,11 @@ async fn outbox_is_published_without_leaking_the_token() {
 async fn stream_and_outbox_publish_equal_events() {
     const FILLED: u64 = 300;
     let broker = TestBroker::start().await;
-    let settings = Settings { outbox: true, platform: false, ..streaming_settings(&broker.nats) };
+    let settings = Settings {
+        outbox: noetl_server::OutboxSetting::Enabled,
+        platform: false,
+        ..streaming_settings(&broker.nats)
+    };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();

@@ -67,7 +67,7 @@ impl Turn {
             &self.driver, &mut self.changes, &polls, execution_id, self.now,
         );
         let append = AppendRequest {
-            use_outbox: self.driver.infra.settings.outbox && !self.execution.is_publisher(),
+            use_outbox: self.driver.infra.outbox && !self.execution.is_publisher(),
             ..self.build_append()
         };
         let event_labels: Vec<_> = append.events.iter().map(EventLabels::from_event).collect();

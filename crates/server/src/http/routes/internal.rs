@@ -41,7 +41,6 @@ async fn materialize_events(
     ProjectorCall(call, scope): ProjectorCall,
     JsonListBody(events): JsonListBody<RawEvent>,
 ) -> Result<JsonResponse<MaterializeResponse>, HttpError> {
-    let events = events.into_iter().map(|event| event.0).collect();
     Ok(JsonResponse(call.services.projection.materialize_events(&call.ctx, events, scope).await?))
 }
 

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::http::{HeaderValue, Method};
 use futures_util::poll;
@@ -11,12 +12,17 @@ use noetl_store::SqliteStore;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Scope};
 use serde_json::{Value, json};
 
+use super::backends::on_every_store;
+use super::keychain::SkewedClock;
 use super::tokens::create_token;
 use super::{
-    TWO_STEPS, TestResponse, TestServer, build_request, is_ok, start_secured_server, start_server,
-    start_server_on,
+    TWO_STEPS, TestResponse, TestServer, build_request, is_ok, server_from_services,
+    start_secured_server, start_server, start_server_on,
 };
 use crate::access::CallContext;
+use crate::http::settings::HttpSettings;
+use crate::services::ControlPlane;
+use crate::settings::Settings;
 
 /// A playbook that waits for two signals in sequence.
 const TWO_SIGNALS_PLAYBOOK: &str = "apiVersion: noetl.io/v2
@@ -251,6 +257,33 @@ async fn retried_follow_up_has_one_effect() {
     let again = executions.execute_batch(&ctx, batch()).await.unwrap();
     assert_eq!(first.results, again.results);
     assert_eq!(server.count_runs().await, runs + 2);
+}
+
+/// The answer to a request is the same after the dedup window, in which it was a duplicate.
+#[tokio::test]
+async fn duplicate_answer_is_repeated_after_dedup_window() {
+    on_every_store(async |fixture| {
+        let clock = Arc::<SkewedClock>::default();
+        let store = Arc::clone(&fixture.store);
+        let services = ControlPlane::open(store, clock.clone(), Settings::default()).await.unwrap();
+        let server = server_from_services(services, &HttpSettings::default());
+        server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
+        let body = json!({ "path": "demo/two", "dedup": { "key": "m", "window_secs": 2 } });
+        let first = server.post("/api/execute", body.clone()).await;
+        let send = || server.send_with_key(Method::POST, "/api/execute", "k", body.clone());
+        let duplicate = send().await;
+        assert_eq!(duplicate.text_at("/status"), "duplicate", "{}", duplicate.text);
+        assert_eq!(duplicate.json_at("/execution_id"), first.json_at("/execution_id"));
+        clock.0.fetch_add(3, Ordering::SeqCst);
+        let again = send().await;
+        assert_eq!(again.text, duplicate.text);
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(server.count_runs().await, 1);
+        // A request without the key is fresh.
+        let fresh = server.post("/api/execute", body.clone()).await;
+        assert_eq!(fresh.text_at("/status"), "started", "{}", fresh.text);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The internal API: authentication, the outbox, and projected events.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use axum::http::header::{AUTHORIZATION, HeaderValue};
 use noetl_store::{StreamLeaseRequest, StreamStart};
@@ -76,7 +78,11 @@ pub(super) fn internal_settings() -> HttpSettings {
 }
 
 async fn start_internal_server(fixture: &StoreFixture) -> TestServer {
-    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
+    fixture
+        .start_server(internal_settings(), |settings| {
+            settings.outbox = crate::settings::OutboxSetting::Enabled
+        })
+        .await
 }
 
 #[tokio::test]
@@ -211,7 +217,7 @@ async fn failing_row_backs_off_and_dies() {
     on_every_store(async |fixture| {
         let server = fixture
             .start_server(internal_settings(), |settings| {
-                settings.outbox = true;
+                settings.outbox = crate::settings::OutboxSetting::Enabled;
                 settings.outbox_max_attempts = 2;
             })
             .await;
@@ -402,6 +408,11 @@ async fn unstorable_event_fails_alone() {
             let rejected = answer.json()["rejected"].as_array().unwrap().clone();
             let indexes: Vec<_> = rejected.iter().map(|rejection| rejection["index"].as_u64().unwrap()).collect();
             assert_eq!(indexes, [1, 2, 3], "{}", answer.text);
+            for (rejection, event_id) in rejected.iter().zip(&id[2..]) {
+                assert_eq!(rejection["event_id"], *event_id, "{rejection}");
+            }
+            let message = rejected[0]["message"].as_str().unwrap();
+            assert!(message.starts_with("text contains a NUL character"), "{message}");
         }
         let log = server.get(&format!("/api/executions/{}/events", id[0])).await;
         assert_eq!(log.json_at("/events").as_array().unwrap().len(), 2);
@@ -548,4 +559,64 @@ async fn all_dashboard_metrics_exist() {
         let samples = metrics.text.lines().filter(|line| line.starts_with(&name));
         assert!(samples.count() > 0, "{name} is not in\n{}", metrics.text);
     }
+}
+
+/// A run that is driven elsewhere has what its log here tells, and no steps.
+#[tokio::test]
+async fn projected_run_is_shown_as_copy() {
+    on_every_store(async |fixture| {
+        let server = start_internal_server(fixture).await;
+        let id = old_ids(4);
+        let event = |number: usize, event_type: &str| {
+            json!({ "event_id": id[number], "execution_id": id[0], "event_type": event_type,
+                "node_name": "load" })
+        };
+        let project = async |event: Value| {
+            server.internal_post("events/project", json!({ "events": [event] })).await
+        };
+        let path = format!("/api/executions/{}", id[0]);
+        let assert_status = async |expected: &str| {
+            for part in ["", "/status", "/explain"] {
+                let reply = server.get(&format!("{path}{part}")).await;
+                assert_eq!(reply.status, 200, "{part}: {}", reply.text);
+                assert_eq!(reply.text_at("/status"), expected, "{part}");
+            }
+        };
+        project(event(1, "step.enter")).await;
+        assert_status("RUNNING").await;
+        let explained = server.get(&format!("{path}/explain")).await;
+        let summary = "its log is a copy of an execution that is driven elsewhere";
+        assert_eq!(explained.text_at("/summary"), summary);
+        let status = server.get(&format!("{path}/status")).await;
+        assert_eq!(status.text_at("/current_step"), "load");
+        project(event(2, "playbook.completed")).await;
+        assert_status("COMPLETED").await;
+    })
+    .await;
+}
+
+/// Concurrent batches for one run wait for each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_projections_into_one_run_all_succeed() {
+    on_every_store(async |fixture| {
+        let server = Arc::new(start_internal_server(fixture).await);
+        let id = Arc::new(old_ids(1 + 32 * 10));
+        let mut callers = tokio::task::JoinSet::new();
+        for caller in 0..32 {
+            let (server, id) = (Arc::clone(&server), Arc::clone(&id));
+            callers.spawn(async move {
+                for number in 0..10 {
+                    let event = json!({ "event_id": id[1 + caller * 10 + number],
+                        "execution_id": id[0], "event_type": "x" });
+                    let body = json!({ "events": [event] });
+                    let answer = server.internal_post("events/project", body).await;
+                    assert_eq!(answer["projected"], 1, "{answer}");
+                }
+            });
+        }
+        callers.join_all().await;
+        let run = server.get(&format!("/api/executions/{}", id[0])).await;
+        assert_eq!(run.json_at("/event_count"), 320);
+    })
+    .await;
 }

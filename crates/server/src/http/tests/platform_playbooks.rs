@@ -175,8 +175,11 @@ async fn user_run_cannot_pass_input_to_platform_playbook() {
 #[tokio::test]
 async fn only_platform_publisher_runs_skip_outbox() {
     let fixture = StoreFixture::in_memory();
-    let server =
-        fixture.start_server(HttpSettings::default(), |settings| settings.outbox = true).await;
+    let server = fixture
+        .start_server(HttpSettings::default(), |settings| {
+            settings.outbox = crate::settings::OutboxSetting::Enabled
+        })
+        .await;
     let content = TWO_STEPS.replace("demo/two", "system/outbox_publisher");
     for (tenant, has_rows) in [("acme", true), ("default", false)] {
         let ctx = CallContext::from(AuthContext {

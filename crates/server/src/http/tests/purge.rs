@@ -38,7 +38,11 @@ async fn purge_events(server: &TestServer, days: i64, dry_run: bool) -> Value {
 }
 
 async fn start_outbox_server(fixture: &StoreFixture) -> TestServer {
-    fixture.start_server(internal_settings(), |settings| settings.outbox = true).await
+    fixture
+        .start_server(internal_settings(), |settings| {
+            settings.outbox = crate::settings::OutboxSetting::Enabled
+        })
+        .await
 }
 
 #[tokio::test]
@@ -58,6 +62,9 @@ async fn purge_validates_windows_and_keeps_events_by_default() {
             json!({ "command_retention_days": 4_294_967_295_i64 }),
             json!({ "runtime_stale_minutes": 4_294_967_295_i64 }),
             json!({ "event_retention_days": i64::MAX }),
+            json!({ "event_retention_days": u64::MAX }),
+            json!({ "command_retention_days": 1e300 }),
+            json!({ "runtime_stale_minutes": 1_u64 << 63 }),
         ] {
             let refused = server.internal_post_response("cleanup/purge", wrong).await;
             refused.assert_problem(ErrorCode::OutOfRange);
@@ -218,7 +225,7 @@ async fn discarded_rows_count_as_published() {
     on_every_store(async |fixture| {
         let server = fixture
             .start_server(internal_settings(), |settings| {
-                settings.outbox = true;
+                settings.outbox = crate::settings::OutboxSetting::Enabled;
                 settings.outbox_max_attempts = 1;
             })
             .await;

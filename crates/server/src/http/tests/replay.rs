@@ -266,3 +266,14 @@ async fn reference_resolution_is_bounded() {
     // Only summaries are returned, never bodies.
     assert!(resolved.text.len() < 20_000, "{}", resolved.text.len());
 }
+
+#[tokio::test]
+async fn blank_parameters_are_rejected() {
+    let server = start_server().await;
+    let id = server.run_two_steps().await;
+    for blank in ["as_of_time=", "as_of_time=%20", "as_of_event_id=", "as_of_position=", "limit="] {
+        let reply = server.get_replay(&id, &format!("&{blank}")).await;
+        reply.assert_problem(ErrorCode::BadQuery);
+        assert!(reply.text_at("/detail").contains("is blank"), "{}", reply.text);
+    }
+}

@@ -140,6 +140,8 @@ async fn rejects_out_of_range_start_options() {
     for (field, value, code) in [
         ("dedup", json!({ "key": "k", "window_secs": 0 }), ErrorCode::OutOfRange),
         ("dedup", json!({ "key": "k", "window_secs": 2_592_001 }), ErrorCode::OutOfRange),
+        ("dedup", json!({ "key": "k", "window_secs": 1_u64 << 63 }), ErrorCode::OutOfRange),
+        ("dedup", json!({ "key": "k", "window_secs": 1e30 }), ErrorCode::OutOfRange),
         ("start_at", json!("2999-01-01T00:00:00Z"), ErrorCode::OutOfRange),
         ("priority", json!(101), ErrorCode::OutOfRange),
     ] {
@@ -179,4 +181,26 @@ async fn filters_runs_by_label_time_and_text() {
         assert_eq!(count(query).await, expected, "{query}");
     }
     server.get("/api/executions?since=yesterday").await.assert_problem(ErrorCode::BadQuery);
+}
+
+/// The first item with a dedup key starts, also if a later item with the same key is faster.
+#[tokio::test]
+async fn batch_order_decides_between_items_with_one_dedup_key() {
+    let server = start_server().await;
+    server.post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
+    let item = |key: usize, number: usize| json!({ "path": "demo/two", "payload": { "n": number }, "dedup": { "key": key.to_string() } });
+    for round in 0..8 {
+        let items: Vec<Value> =
+            (0..60).map(|index| item(round * 20 + index % 20, index / 20)).collect();
+        let reply = server.post("/api/execute/batch", json!({ "executions": items })).await;
+        let results = reply.json_at("/results");
+        let statuses: Vec<&str> = results
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| result["status"].as_str().unwrap())
+            .collect();
+        assert_eq!(statuses[..20], ["started"; 20], "{}", reply.text);
+        assert_eq!(statuses[20..], ["error"; 40], "the payloads differ: {}", reply.text);
+    }
 }

@@ -177,9 +177,9 @@ async fn reconnect_after_new_log_epoch_reports_gap() {
     let (_, without_epoch) = before[1].0.split_once(':').unwrap();
     // An id without an epoch belongs to the current epoch.
     assert_eq!(read_frames(&server, path, Some(without_epoch), 1).await[0], before[2]);
-    server.services.infra.store().start_log_epoch().await.unwrap();
+    let epoch = server.services.infra.store().start_log_epoch().await.unwrap();
     let received = read_frames(&server, path, Some(&before[1].0), 3).await;
-    let first = before[0].0.replacen("1:", "2:", 1);
+    let first = before[0].0.replacen("1:", &format!("{}:", epoch.get()), 1);
     let gap = serde_json::json!({ "event": "gap", "first_available": first });
     assert_eq!(received[0].1, gap);
     // Everything is sent again, and a later reconnect reports no gap.

@@ -1,5 +1,6 @@
 //! Batches of executions, and reruns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_api::execute::{
@@ -41,12 +42,17 @@ impl Executions {
                 break;
             }
             let mut tasks = tokio::task::JoinSet::new();
-            for (offset, item) in group.into_iter().enumerate() {
+            for chain in chain_by_dedup_key(results.len(), group) {
                 let (this, ctx) = (Arc::clone(self), ctx.clone());
-                let index = results.len() + offset;
-                tasks.spawn(async move { (index, this.start_batch_item(&ctx, index, item).await) });
+                tasks.spawn(async move {
+                    let mut answers = Vec::with_capacity(chain.len());
+                    for (index, item) in chain {
+                        answers.push((index, this.start_batch_item(&ctx, index, item).await));
+                    }
+                    answers
+                });
             }
-            let mut answers = tasks.join_all().await;
+            let mut answers: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
             answers.sort_unstable_by_key(|(index, _)| *index);
             let answers = answers.into_iter();
             results.extend(answers.map(|(index, answer)| to_batch_result(index, answer)));
@@ -118,6 +124,26 @@ impl Executions {
         };
         Ok(self.start(ctx, start).await?.answer)
     }
+}
+
+/// Numbers the items of a batch and groups those that must start one after the other: the first of
+/// the items with the same dedup key starts, and the others are its duplicates.
+fn chain_by_dedup_key(first_index: usize, items: Vec<Json>) -> Vec<Vec<(usize, Json)>> {
+    let mut chains: Vec<Vec<(usize, Json)>> = Vec::with_capacity(items.len());
+    let mut chain_of_key = BTreeMap::new();
+    for (offset, item) in items.into_iter().enumerate() {
+        let key = item.get("dedup").and_then(|dedup| dedup.get("key")).and_then(Json::as_str);
+        let chain = match key {
+            Some(key) => *chain_of_key.entry(key.to_owned()).or_insert(chains.len()),
+            None => chains.len(),
+        };
+        let numbered = (first_index + offset, item);
+        match chains.get_mut(chain) {
+            Some(chain) => chain.push(numbered),
+            None => chains.push(vec![numbered]),
+        }
+    }
+    chains
 }
 
 fn to_batch_result(index: usize, answer: Result<ExecuteResponse>) -> ExecuteBatchResult {

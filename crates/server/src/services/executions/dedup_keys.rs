@@ -131,10 +131,10 @@ impl IdempotencyKey {
     }
 
     /// Returns the record of this identity, with the answer for later requests.
-    pub(crate) fn into_record<T: Serialize>(self, answer: &T, now: Timestamp) -> IdempotencyRecord {
+    pub(crate) fn to_record<T: Serialize>(&self, answer: &T, now: Timestamp) -> IdempotencyRecord {
         let answer = serde_json::to_vec(answer).unwrap_or_default();
         IdempotencyRecord {
-            route: self.route,
+            route: self.route.clone(),
             key_sha256: self.key_sha256,
             body_sha256: self.body_sha256,
             status: 200,

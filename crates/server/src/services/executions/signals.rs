@@ -42,7 +42,7 @@ impl Executions {
         let key = ctx.work_id.map(|work| IdempotencyKey::for_work_part(work, 0));
         let message = message.with_reserved_keys(ReservedKeys {
             dedup: None,
-            idempotency: key.map(|key| key.into_record(&Json::Null, self.infra.now())),
+            idempotency: key.map(|key| key.to_record(&Json::Null, self.infra.now())),
         });
         let reply = self.driver.send_and_wait(execution_id, message, answer).await?;
         if reply.earlier.is_some() {

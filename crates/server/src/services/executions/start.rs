@@ -151,7 +151,7 @@ impl Executions {
             ..self.build_start(execution_id, &definition, &request, &facts)
         };
         let initial = initial_answer(execution_id, &definition);
-        let idempotency = start.idempotency_key.map(|key| key.into_record(&initial, now));
+        let idempotency = start.idempotency_key.as_ref().map(|key| key.to_record(&initial, now));
         let (message, answer) = Message::new(EngineInput::Start(Box::new(input)));
         let message =
             message.with_reserved_keys(ReservedKeys { dedup: dedup.clone(), idempotency });
@@ -168,6 +168,11 @@ impl Executions {
                 }
                 let status = STATUS_DUPLICATE.into();
                 let answer = ExecuteResponse { execution_id: first, status, ..initial };
+                if let Some(key) = &start.idempotency_key {
+                    // The same request gets this answer after the dedup window too.
+                    let (store, record) = (self.infra.store(), key.to_record(&answer, now));
+                    store.store_answer(tenant_id, first, record, now).await?;
+                }
                 return Ok(StartedExecution::newly_started(answer));
             }
         }

@@ -105,7 +105,7 @@ impl Maintenance {
     }
 
     async fn outbox_warning(&self, now: Timestamp) -> Option<HealthWarning> {
-        if !self.infra.settings.outbox {
+        if !self.infra.outbox {
             return None;
         }
         let degraded = |reason: Text| HealthWarning {

@@ -72,7 +72,7 @@ impl Maintenance {
     /// True if events must be in the outbox before they may be deleted. Another server may write
     /// outbox rows even if this one does not, so recently written rows count too.
     async fn is_outbox_in_use(&self, now: Timestamp) -> Result<bool> {
-        if self.infra.settings.outbox {
+        if self.infra.outbox {
             return Ok(true);
         }
         let newest = self.infra.store().newest_outbox_row_at().await?;

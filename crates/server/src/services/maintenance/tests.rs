@@ -9,7 +9,7 @@ use super::*;
 use crate::access::CallContext;
 use crate::clock::SystemClock;
 use crate::services::ControlPlane;
-use crate::settings::Settings;
+use crate::settings::{OutboxSetting, Settings};
 
 #[test]
 fn low_headroom_degrades_and_none_fails() {
@@ -29,7 +29,7 @@ async fn unreadable_outbox_is_degraded() {
         _ => Fault::None,
     };
     let store = FaultyStore::new(SqliteStore::in_memory().unwrap(), Box::new(plan));
-    let settings = Settings { outbox: true, ..Settings::default() };
+    let settings = Settings { outbox: OutboxSetting::Enabled, ..Settings::default() };
     let services =
         ControlPlane::open(Arc::new(store), Arc::new(SystemClock), settings).await.unwrap();
     let reported = services.maintenance.outbox_warning(services.infra.now()).await.unwrap();
@@ -42,7 +42,8 @@ async fn unreadable_outbox_is_degraded() {
 
 #[tokio::test]
 async fn dead_rows_degrade_until_discarded() {
-    let settings = Settings { outbox: true, outbox_max_attempts: 1, ..Settings::default() };
+    let settings =
+        Settings { outbox: OutboxSetting::Enabled, outbox_max_attempts: 1, ..Settings::default() };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let services = ControlPlane::open(store, Arc::new(SystemClock), settings).await.unwrap();
     let event = Json::object([

@@ -1,12 +1,14 @@
 //! Detail and status of an execution.
 
+use std::sync::Arc;
+
 use noetl_api::execution::{
     EventView, ExecutionDetail, ExecutionStatusView, PageInfo, StepProgress,
 };
 use noetl_api::query::{ExecutionDetailQuery, ExecutionsQuery};
 use noetl_engine::{ExecutionState, StepStatus};
-use noetl_store::Execution;
 use noetl_types::limits::PageLimit;
+use noetl_store::{Execution, ExecutionOrigin};
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, StoredEvent, Text, Timestamp};
 
 use crate::access::CallContext;
@@ -42,7 +44,7 @@ impl Queries {
         let row = ctx.visible_execution(self.infra.store(), execution_id).await?;
         let mut summary = to_execution_summary(&row, self.infra.now());
         if !row.view.status.is_terminal()
-            && let Some((definition, state)) = self.driver.load_state(execution_id).await?
+            && let Some((definition, state)) = self.load_driven_state(&row).await?
         {
             summary.progress = StepTally::count_steps(&definition, &state).progress_percent();
         }
@@ -175,6 +177,18 @@ impl Queries {
         Ok(Some(reference.clone()))
     }
 
+    /// Loads the definition and the state of an execution. `None` if it is driven elsewhere: its log
+    /// here is a copy, and its row has all that is known of it.
+    pub(crate) async fn load_driven_state(
+        &self,
+        row: &Execution,
+    ) -> Result<Option<(Arc<Definition>, ExecutionState)>> {
+        match row.facts.origin {
+            ExecutionOrigin::Driven => self.driver.load_state(row.execution_id).await,
+            ExecutionOrigin::Projected | ExecutionOrigin::Imported => Ok(None),
+        }
+    }
+
     /// Returns the status of an execution.
     pub async fn execution_status(
         &self,
@@ -182,7 +196,7 @@ impl Queries {
         execution_id: ExecutionId,
     ) -> Result<ExecutionStatusView> {
         let row = ctx.visible_execution(self.infra.store(), execution_id).await?;
-        let folded = self.driver.load_state(execution_id).await?;
+        let folded = self.load_driven_state(&row).await?;
         let (tally, variables) = match &folded {
             Some((definition, state)) => {
                 (StepTally::count_steps(definition, state), state.ctx().clone())

@@ -47,7 +47,7 @@ impl SystemStatus {
             // A server does not start with keys that cannot decrypt the stored secrets.
             ready = ready.with_check("keys", HealthStatus::Ok, Ok(()));
         }
-        if self.infra.settings.outbox {
+        if self.infra.outbox {
             ready = ready.with_check("outbox", HealthStatus::Ok, Ok(()));
         }
         for warning in self.maintenance.warnings.current_warnings() {

@@ -39,7 +39,7 @@ async fn project_events(services: &ControlPlane, first: i64, count: i64) {
             .projection
             .project_events(
                 CallContext::server(),
-                ProjectRequest { events },
+                ProjectRequest::new(events),
                 ProjectionScope::ExecutionOwner,
             )
             .await

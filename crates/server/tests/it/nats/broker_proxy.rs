@@ -103,7 +103,7 @@ pub(crate) async fn project_large_events(services: &ControlPlane, count: i64, by
     let events = (1..=count).map(event).collect();
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(Ok(projected.await.unwrap().projected), u64::try_from(count));

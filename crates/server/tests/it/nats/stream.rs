@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::stream::{Config, StorageType};
 use noetl_api::health::HealthStatus;
 use noetl_server::{AuthContext, CallContext, ControlPlane, StreamSettings};
-use noetl_store::{QuarantineFilter, StreamOwner};
+use noetl_store::{LogEpoch, QuarantineFilter, StreamOwner};
 use noetl_testkit::nats::NatsServer;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Seq, TenantId, Text, json};
@@ -298,6 +298,46 @@ async fn deleted_or_purged_stream_is_rebuilt() {
     let stream = context.get_stream("noetl_events").await.unwrap();
     stream.purge().await.unwrap();
     assert_stream_complete(&nats, &*cluster.store).await;
+    // While the broker remembers the ids of the lost messages, it is asked with single messages.
+    let status = services.publishing.stream_status().await.unwrap();
+    assert!(status.duplicates <= 30, "{}", status.duplicates);
+}
+
+/// The newest message of the stream is an event that the log does not have, as after the restore of
+/// a backup. The broker knows the ids of the next events already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_behind_its_stream_starts_new_epoch() {
+    let nats = NatsServer::start().unwrap();
+    let cluster = TestCluster::new().await;
+    let first = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let worker = spawn_worker(&first);
+    complete_runs(&first, 3).await;
+    assert_stream_complete(&nats, &*cluster.store).await;
+    drop(worker);
+    first.close(Duration::from_secs(30)).await;
+    let run = expected_messages(&*cluster.store).await.into_keys().next_back().unwrap();
+    let run = run.split(':').nth(1).unwrap();
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Nats-Msg-Id", &*format!("1:{run}:1000"));
+    let context = connect_jetstream(&nats).await;
+    let body = r#"{"event_id":1000}"#.into();
+    let sent = context.publish_with_headers("noetl.events.step.enter", headers, body).await;
+    sent.unwrap().await.unwrap();
+
+    let second = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    wait_until("a new log epoch starts", || async {
+        cluster.store.log_epoch().await.unwrap() != LogEpoch::FIRST
+    })
+    .await;
+    let epoch = cluster.store.log_epoch().await.unwrap();
+    assert_stream_complete(&nats, &*cluster.store).await;
+    // The next turn finds an event that the log has.
+    second.close(Duration::from_secs(30)).await;
+    let third = cluster.start_server(streaming_settings_with(&nats, backfill_settings())).await;
+    let _worker = spawn_worker(&third);
+    complete_runs(&third, 1).await;
+    assert_stream_complete(&nats, &*cluster.store).await;
+    assert_eq!(cluster.store.log_epoch().await.unwrap(), epoch);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -257,7 +257,7 @@ async fn purge_is_not_tampering(test: TestStore) {
     let events = vec![event(1, "step.enter"), event(2, "playbook.completed")];
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 2);

@@ -266,7 +266,7 @@ async fn projected_run_passes_and_changes_are_found(test: TestStore) {
         vec![event(1, "step.enter"), event(2, "step.exit"), event(3, "playbook.completed")];
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 3);

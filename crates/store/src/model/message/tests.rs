@@ -18,7 +18,12 @@ fn message_id_is_unique_per_log_epoch() {
     let execution_id = record.event.execution_id;
     let message_id = |epoch| event_message_id(epoch, execution_id, record.seq);
     assert_eq!(message_id(LogEpoch::FIRST), "1:7:1");
-    assert_eq!(message_id(LogEpoch::FIRST.next()), "2:7:1");
+    assert_eq!(message_id(LogEpoch::new(5)), "5:7:1");
+    let parse = |id| parse_event_message_id(LogEpoch::new(5), id);
+    assert_eq!(parse("5:7:1"), Some((execution_id, record.seq)));
+    for other in ["1:7:1", "5:7", "5:7:0", "5:order:1", "57:1", ""] {
+        assert_eq!(parse(other), None, "{other}");
+    }
     let body = encode_event_body(&record);
     let read = EventRecord::from_json(&json::parse(&body).unwrap()).unwrap();
     assert_eq!(read, record);

@@ -1,4 +1,4 @@
--- Claims rows that are due, and rows whose lease has expired. Rows locked by another claim are
+-- Claims rows that are due, and rows whose lease has expired or was never set. Rows locked by another claim are
 -- skipped. The total size of the messages is limited, except for the first row. All steps before
 -- the last one use narrow rows, so that only the events of claimed rows are read. A row that has
 -- reached the maximum number of attempts is marked dead and returned as dead. So is a row with
@@ -15,7 +15,7 @@ WITH ready AS MATERIALIZED (
 ), lapsed AS MATERIALIZED (
     SELECT outbox_id, available_at, bytes, {tries} AS tries
     FROM outbox
-    WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz
+    WHERE status = 'IN_FLIGHT' AND (lease_until <= $1::timestamptz OR lease_until IS NULL)
     ORDER BY available_at, outbox_id
     LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED

@@ -341,7 +341,7 @@ async fn owner_starts_new_epoch_of_restored_log() {
     };
     database.run_statement(MOVE_LOG_TO_OTHER_CLUSTER).unwrap();
     let store = open_with_roles(&database).await;
-    assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
+    assert_ne!(store.log_epoch().await.unwrap(), LogEpoch::FIRST);
     let step = run.step_request();
     run.append_to(&store, step).await.unwrap();
     let mut after = FeedPosition::default();

@@ -78,8 +78,11 @@ async fn broker_outage_costs_no_attempts() {
 async fn broker_loss_mid_batch_fails_no_row() {
     const FILLED: u64 = 500;
     let broker = TestBroker::start_with_stream().await;
-    let settings =
-        Settings { outbox: true, outbox_lease: Millis::from_secs(1), ..Settings::default() };
+    let settings = Settings {
+        outbox: noetl_server::OutboxSetting::Enabled,
+        outbox_lease: Millis::from_secs(1),
+        ..Settings::default()
+    };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut platform = TestPlatform::open_with(store, 2, settings, broker).await;
     platform.runtime.system_playbooks.register_system_playbooks().await.unwrap();

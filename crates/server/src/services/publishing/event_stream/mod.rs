@@ -38,6 +38,9 @@ const CURSOR_LEASE_RENEW_INTERVAL: Millis = Millis::from_secs(5);
 /// Delay before a new turn after the cursor or the stream has changed.
 const NEW_TURN_DELAY: Duration = Duration::from_millis(50);
 
+/// Retries within a duplicate window that the broker needs to forget lost messages.
+const LOST_DUPLICATE_RETRIES: u32 = 16;
+
 /// Settings of the event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSettings {
@@ -244,7 +247,14 @@ impl Publishing {
                         tracing::warn!(%error, "publishing the event stream failed; retrying");
                     }
                     failures += 1;
-                    rng::backoff_delay(&*self.infra.rng, failures)
+                    let delay = rng::backoff_delay(&*self.infra.rng, failures);
+                    match error {
+                        PublishError::LostDuplicate => {
+                            let window = Duration::from(streaming.settings.duplicate_window);
+                            delay.max(window / LOST_DUPLICATE_RETRIES)
+                        }
+                        _ => delay,
+                    }
                 }
             };
             tokio::select! {

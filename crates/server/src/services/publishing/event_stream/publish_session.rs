@@ -34,6 +34,9 @@ pub(crate) struct PublishSession {
     /// Stream sequences of messages that the broker reported as duplicates, until they were
     /// verified.
     duplicates: Vec<u64>,
+    /// True once the broker has stored a message of this session. Until then one message is in
+    /// flight: a broker whose stream was purged rejects all of them for a while.
+    is_accepting: bool,
 }
 
 impl PublishSession {
@@ -43,7 +46,13 @@ impl PublishSession {
             broker_check: BrokerCheck::default(),
             pipe: link.open_pipeline(STREAM).await?,
             duplicates: Vec::new(),
+            is_accepting: false,
         })
+    }
+
+    /// True if another event may be sent.
+    fn has_room(&self) -> bool {
+        self.window.has_room() && (self.is_accepting || self.window.is_empty())
     }
 
     /// Waits for the next acknowledgement. Cancel-safe.
@@ -64,7 +73,7 @@ impl StreamPublisher<'_> {
         unsent: &mut IntoIter<FeedItem>,
     ) -> Result<(), PublishError> {
         let now = Instant::now();
-        while session.window.has_room()
+        while session.has_room()
             && let Some(item) = unsent.next()
         {
             let message = match item {
@@ -123,9 +132,13 @@ impl StreamPublisher<'_> {
                 if ack.is_duplicate {
                     counts.duplicates += 1;
                     session.duplicates.push(ack.sequence);
+                    if ack.sequence < self.first_sequence {
+                        return Err(PublishError::LostDuplicate);
+                    }
                 } else {
                     counts.last = Some(ack.sequence);
                 }
+                session.is_accepting = true;
                 session.window.acknowledge(number, Instant::now());
                 Ok(())
             }

@@ -14,6 +14,7 @@ use super::{CURSOR_LEASE_DURATION, CURSOR_LEASE_RENEW_INTERVAL, PublishError, Tu
 use crate::services::Publishing;
 use crate::services::publishing::event_stream::feed_reader::{FeedReadPlan, FeedReader};
 use crate::services::publishing::event_stream::publish_session::PublishSession;
+use crate::services::publishing::event_stream::reconcile::is_log_restored;
 use crate::services::publishing::event_stream::stream_status::PublisherPhase;
 use crate::services::publishing::event_stream::{CURSOR_NAME, EventStream, STREAM};
 
@@ -32,6 +33,8 @@ pub(crate) struct StreamPublisher<'p> {
     pub(crate) position: FeedPosition,
     /// Creation time of the stream at the broker, which identifies it.
     pub(crate) created_at: Timestamp,
+    /// First message that the broker had when the turn began. It has lost those before.
+    pub(crate) first_sequence: u64,
     /// Retention of messages at the broker.
     retention: Millis,
     /// Connection count when the stream was last checked.
@@ -74,14 +77,26 @@ impl<'p> StreamPublisher<'p> {
         let connection_count = link.connect_count();
         let stream = link.ensure_stream(&streaming.settings.stream_spec()).await?;
         streaming.state.record_differences(streaming.settings.describe_differences(&stream));
+        let store = &publishing.infra.store;
+        let mut log_epoch = store.log_epoch().await?;
+        let is_same_log = cursor.log_epoch == log_epoch;
+        let is_restored = is_log_restored(&**store, link, &stream, log_epoch).await?;
+        if is_restored {
+            tracing::warn!(
+                "the log does not have the newest event of the stream: it was restored from a \
+                 backup, and a new log epoch starts"
+            );
+            log_epoch = store.start_log_epoch().await?;
+        }
         let mut publisher = StreamPublisher {
             publishing,
             link,
             streaming,
             epoch: cursor.epoch,
-            log_epoch: publishing.infra.store.log_epoch().await?,
+            log_epoch,
             position: cursor.position,
             created_at: stream.created_at,
+            first_sequence: stream.first_sequence,
             retention: if stream.max_age.is_zero() {
                 streaming.settings.retention
             } else {
@@ -90,9 +105,8 @@ impl<'p> StreamPublisher<'p> {
             connection_count,
             renew_at: publishing.infra.now().saturating_add(CURSOR_LEASE_RENEW_INTERVAL),
         };
-        let is_same_log = cursor.log_epoch == publisher.log_epoch;
         let holds_cursor = match cursor.stream_created_at {
-            Some(created_at) if is_same_log && created_at == stream.created_at => {
+            Some(created_at) if is_same_log && !is_restored && created_at == stream.created_at => {
                 publisher.republish_lost(&stream).await?
             }
             // Nothing was published yet, so nothing can be lost.

@@ -3,14 +3,14 @@
 //! A broker syncs its files at intervals, so a power cut can lose any number of messages
 //! acknowledged in the last minutes. Whenever a publisher starts, or the broker was disconnected,
 //! it compares the end of the stream with the log, and goes back in the log until it finds an event
-//! that is in the stream.
+//! that is in the stream. If the log lacks the newest event of the stream, the log was restored.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use noetl_messaging::nats::StreamInfo;
-use noetl_store::{FeedLimit, FeedMessage};
-use noetl_types::FeedPosition;
+use noetl_messaging::nats::{NatsConnection, StreamInfo};
+use noetl_store::{FeedLimit, FeedMessage, LogEpoch, Store, StoreError, parse_event_message_id};
+use noetl_types::{EventId, FeedPosition, json};
 
 use super::PublishError;
 use crate::services::publishing::event_stream::STREAM;
@@ -244,6 +244,38 @@ impl StreamPublisher<'_> {
     fn is_in_tail(&self, event: &FeedMessage, tail: &StreamTail) -> bool {
         tail.ids.contains(event.message_id(self.log_epoch).as_str())
     }
+}
+
+/// True if the newest message of the stream is an event of this log epoch that the log does not
+/// have. The log was then restored from a backup, and the broker would drop its next events as
+/// duplicates of those that it had before.
+pub(super) async fn is_log_restored(
+    store: &dyn Store,
+    link: &NatsConnection,
+    stream: &StreamInfo,
+    log_epoch: LogEpoch,
+) -> Result<bool, PublishError> {
+    if stream.messages == 0 {
+        return Ok(false);
+    }
+    let Some(newest) = link.find_message(STREAM, stream.last_sequence).await? else {
+        return Ok(false);
+    };
+    let event = newest.message_id.and_then(|id| parse_event_message_id(log_epoch, &id));
+    let body = json::parse(&newest.body).ok();
+    let event_id = body.and_then(|body| EventId::from_json(body.get("event_id")?).ok());
+    let (Some((execution_id, seq)), Some(event_id)) = (event, event_id) else {
+        return Ok(false);
+    };
+    match store.find_event(execution_id, event_id).await {
+        Ok(Some(event)) if event.record.seq == seq => return Ok(false),
+        Ok(_) => {}
+        // The row is there, but damaged.
+        Err(StoreError::Fatal { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let dropped = store.list_dropped_ranges().await?;
+    Ok(!dropped.iter().any(|range| range.contains(execution_id)))
 }
 
 /// Returns a position some transactions before another one, or some events if there are no

@@ -8,11 +8,11 @@ use super::*;
 use crate::access::CallContext;
 use crate::clock::SystemClock;
 use crate::services::ControlPlane;
-use crate::settings::Settings;
+use crate::settings::{OutboxSetting, Settings};
 
 #[tokio::test]
 async fn oversized_event_is_sent_by_reference() {
-    let settings = Settings { outbox: true, ..Settings::default() };
+    let settings = Settings { outbox: OutboxSetting::Enabled, ..Settings::default() };
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let services = ControlPlane::open(store, Arc::new(SystemClock), settings).await.unwrap();
     let event = |number: i64, bytes: usize| {
@@ -55,7 +55,7 @@ async fn oversized_event_is_sent_by_reference() {
 #[tokio::test]
 async fn row_that_dies_on_claim_is_counted() {
     let settings = Settings {
-        outbox: true,
+        outbox: OutboxSetting::Enabled,
         outbox_max_attempts: 1,
         outbox_lease: Millis::ZERO,
         ..Settings::default()
@@ -66,7 +66,7 @@ async fn row_that_dies_on_claim_is_counted() {
     let events = vec![event];
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 1);
@@ -77,4 +77,28 @@ async fn row_that_dies_on_claim_is_counted() {
         let expected = format!("noetl_outbox_dead_total {dead}\n");
         assert!(text.contains(&expected), "{text}");
     }
+}
+
+/// The database records the use of the outbox. A server that differs changes it only if it is alone.
+#[tokio::test]
+async fn servers_of_one_store_agree_on_outbox() {
+    let store: Arc<dyn noetl_store::Store> = Arc::new(SqliteStore::in_memory().unwrap());
+    let open = async |outbox| {
+        let settings = Settings { outbox, ..Settings::default() };
+        ControlPlane::open(Arc::clone(&store), Arc::new(SystemClock), settings).await
+    };
+    let unused = open(OutboxSetting::AsInstalled).await.unwrap();
+    assert!(!unused.infra.outbox);
+    unused.close(std::time::Duration::from_mins(1)).await;
+    let first = open(OutboxSetting::Enabled).await.unwrap();
+    let differing = open(OutboxSetting::Disabled).await.err().unwrap();
+    let message = differing.into_problem().detail;
+    assert!(message.contains("NOETL_OUTBOX_ENABLED=true"), "{message}");
+    let follower = open(OutboxSetting::AsInstalled).await.unwrap();
+    assert!(first.infra.outbox && follower.infra.outbox);
+    for server in [first, follower] {
+        server.close(std::time::Duration::from_mins(1)).await;
+    }
+    let changed = open(OutboxSetting::Disabled).await;
+    assert!(!changed.unwrap().infra.outbox);
 }

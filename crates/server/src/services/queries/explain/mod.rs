@@ -30,7 +30,7 @@ impl Queries {
     ) -> Result<ExecutionExplanation> {
         let mut row = ctx.visible_execution(self.infra.store(), execution_id).await?;
         let folded = match query.at {
-            None => self.driver.load_state(execution_id).await?,
+            None => self.load_driven_state(&row).await?,
             Some(at) => {
                 let (definition, state, head) = self.driver.load_state_at(&row, at).await?;
                 rewind_row(&mut row, &state, head);

@@ -30,7 +30,7 @@ async fn log_dropped_during_replay_is_not_reported_as_damaged() {
     let events = vec![event(1, "step.enter"), event(2, "playbook.completed")];
     let projected = services.projection.project_events(
         CallContext::server(),
-        ProjectRequest { events },
+        ProjectRequest::new(events),
         ProjectionScope::ExecutionOwner,
     );
     assert_eq!(projected.await.unwrap().projected, 2);

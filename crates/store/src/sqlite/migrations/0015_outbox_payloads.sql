@@ -1,0 +1,1 @@
+-- Nothing here: a claim measures the payloads that it reads.
