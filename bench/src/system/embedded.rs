@@ -10,7 +10,7 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_server::{
-    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, Settings, StreamSettings,
+    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, OutboxSetting, Settings, StreamSettings,
     SystemClock,
 };
 use noetl_store::Store;
@@ -70,7 +70,7 @@ impl EmbeddedSystem {
 /// Default settings except for publishing. The stream starts at the beginning of the log.
 fn server_settings(broker: Option<&BenchBroker>) -> Settings {
     Settings {
-        outbox: broker.is_some(),
+        outbox: if broker.is_some() { OutboxSetting::Enabled } else { OutboxSetting::Disabled },
         nats: broker.map(|broker| NatsSettings {
             link: NatsConnectionSettings {
                 url: broker.url().to_owned(),

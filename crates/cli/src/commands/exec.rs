@@ -274,7 +274,8 @@ async fn watch_execution(
     display.clear_live_lines(io)?;
     if matches!(target, Target::File(_)) {
         io.print_message(format_args!("{message}; cancelling the run"))?;
-        target.cancel_execution(id, &message, false).await?;
+        // No worker is left for a final step.
+        target.cancel_execution(id, &message, true).await?;
         return Ok(Some(exit));
     }
     io.print_message(format_args!(

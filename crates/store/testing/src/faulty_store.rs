@@ -17,7 +17,30 @@ use noetl_types::{
     TokenId, WorkerId,
 };
 
-use noetl_store::{AnchorRow, AnchorStore, AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest, AuditEntry, AuditHead, BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry, CatalogFilter, CatalogKey, CatalogStore, CatalogVersionFilter, ChangedExecutions, ClaimedBatch, Command, CommandFilter, CommandPage, CommandQueue, CommandStore, CoordinationStore, Credential, CredentialFilter, CredentialKey, CredentialPut, CredentialStore, CursorMove, DedupReservation, DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter, ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck, FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget, IdempotencyRecord, IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainStore, KnownEvents, LeaseBounds, LeaseExtension, LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition, MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey, NewAuditEntry, NewCatalogEntry, NewTaskOutput, NotifyChannel, OldPartition, OpenWait, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow, OutboxStats, OutboxStore, OutputChunk, OutputFilter, PinReason, PoolCount, PutResultError, QuarantineFilter, QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome, RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration, RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot, SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated, StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner, TaskOutputOutcome, TaskOutputStore, TenantCounts, TenantTable, VerificationStore, WaitFilter};
+use noetl_store::{
+    AnchorRow, AnchorStore, AnsweredRequest, ApiToken, AppendError, AppendReceipt, AppendRequest,
+    AuditEntry, AuditHead, BroadcastFilter, BroadcastSignal, CachedStepResult, CatalogEntry,
+    CatalogFilter, CatalogKey, CatalogStore, CatalogVersionFilter, ChangedExecutions, ClaimedBatch,
+    Command, CommandFilter, CommandPage, CommandQueue, CommandStore, CoordinationStore, Credential,
+    CredentialFilter, CredentialKey, CredentialPut, CredentialStore, CursorMove, DedupReservation,
+    DroppedRange, DueTimer, EnabledPublishers, EventKey, EventLog, Execution, ExecutionFilter,
+    ExecutionPage, ExecutionStore, ExecutionVar, ExecutionView, ExpiryStore, FailedPrivilegeCheck,
+    FailureOutcome, FeedBatch, FeedItem, FeedLag, FeedLimit, Fence, FollowUpOutcome, GcTarget,
+    IdempotencyRecord, IdentityStore, KeyCounts, KeychainEntry, KeychainFilter, KeychainPut,
+    KeychainStore, KnownEvents, LeaseBounds, LeaseExtension, LeaseOutcome, LeaseRelease,
+    LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogEpoch, LogPageLimit, LogPartition,
+    MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, MaintenanceStore, MatchKey,
+    NewAuditEntry, NewCatalogEntry, NewTaskOutput, NotifyChannel, OldPartition, OpenWait,
+    OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxQueue, OutboxRow, OutboxStats,
+    OutboxStore, OutputChunk, OutputFilter, PinReason, PoolCount, PutResultError, QuarantineFilter,
+    QuarantinedItem, RegisterOutcome, RegisteredRuntime, ReplayPage, RequestKey, RequestOutcome,
+    RequestReservation, RequestStore, ReserveOutcome, ResultPut, RuntimeKind, RuntimeRegistration,
+    RuntimeStore, SecretAuditFilter, SetVarsError, Slot, SlotChange, SlotSelector, Snapshot,
+    SnapshotKey, SnapshotStore, StatsStore, StatusCounts, Store, StoreError, StoreSaturated,
+    StoreStats, StoredFollowUp, StoredResult, StreamCursor, StreamCursorStore, StreamLeaseOutcome,
+    StreamLeaseRequest, StreamOwner, TaskOutputOutcome, TaskOutputStore, TenantCounts, TenantTable,
+    VerificationStore, WaitFilter,
+};
 
 /// Fault injected into a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

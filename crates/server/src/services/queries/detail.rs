@@ -7,8 +7,8 @@ use noetl_api::execution::{
 };
 use noetl_api::query::{ExecutionDetailQuery, ExecutionsQuery};
 use noetl_engine::{ExecutionState, StepStatus};
-use noetl_types::limits::PageLimit;
 use noetl_store::{Execution, ExecutionOrigin};
+use noetl_types::limits::PageLimit;
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, StoredEvent, Text, Timestamp};
 
 use crate::access::CallContext;

@@ -81,7 +81,7 @@ async fn ended_commands_are_deleted_after_their_retention() {
     let registered = services.catalog.register_definition_as_admin(ctx, request).await.unwrap();
     let request = ExecuteRequest { catalog_id: registered.catalog_id, ..ExecuteRequest::default() };
     let id = services.executions.start(ctx, request).await.unwrap().answer.execution_id;
-    let cancel = CancelRequest { reason: None, cascade: None };
+    let cancel = CancelRequest { reason: None, cascade: None, force: false };
     services.executions.cancel_execution(ctx, id, None, cancel).await.unwrap();
     services.close(Duration::from_secs(10)).await;
     for (days, remaining) in [(6, 1), (8, 0)] {
