@@ -10,8 +10,8 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_server::{
-    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, OutboxSetting, Settings, StreamSettings,
-    SystemClock,
+    CallContext, ControlPlane, NatsConnectionSettings, NatsSettings, OutboxSetting, Settings,
+    StreamSettings, SystemClock,
 };
 use noetl_store::Store;
 use noetl_tools::Toolbox;
