@@ -239,5 +239,6 @@ def _to_problem_error(error: urllib.error.HTTPError) -> ProblemError:
             detail=detail,
             code="",
             error=detail,
+            message=detail,
         )
     return ProblemError(problem, retry_after)

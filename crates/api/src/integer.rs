@@ -7,8 +7,8 @@ use serde_json::Number;
 /// Magnitude from which a number counts as out of the range of `i64`.
 const MAX_INTEGER: f64 = 9.2e18;
 
-/// Deserializes an integer. One beyond the range of `i64` becomes the nearest `i64`, so that the
-/// service reports it as out of range and not as a malformed body.
+/// Deserializes an integer. One above the range of `i64` becomes its maximum, so that the service
+/// reports it as out of range and not as a malformed body.
 pub(crate) fn clamp_to_i64<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<i64>, D::Error> {
@@ -20,7 +20,6 @@ pub(crate) fn clamp_to_i64<'de, D: Deserializer<'de>>(
     }
     match number.as_f64() {
         Some(large) if large >= MAX_INTEGER => Ok(Some(i64::MAX)),
-        Some(large) if large <= -MAX_INTEGER => Ok(Some(i64::MIN)),
         _ => Err(D::Error::custom(format_args!("invalid type: number {number}, expected i64"))),
     }
 }

@@ -154,7 +154,12 @@ impl ControlPlane {
         };
         let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
         let is_alone = *ids.peer_count().borrow() == 0;
-        settings.outbox = publishing::resolve_outbox(&*store, settings.outbox, is_alone).await?;
+        let outbox = publishing::resolve_outbox(&*store, settings.outbox, is_alone).await;
+        if outbox.is_err() {
+            // Otherwise, this server would count as another one at its next start.
+            ids.release_lease(clock.now()).await;
+        }
+        settings.outbox = outbox?;
         let infra = Arc::new(Infrastructure::new(store, clock, rng, ids, settings));
         let services = Self::assemble(infra, messaging, signer);
         services.seal_tokens().await?;

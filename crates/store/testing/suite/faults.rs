@@ -10,7 +10,8 @@ use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
     CatalogId, CommandId, CredentialId, EventId, ExecutionId, ExecutionVersion, FeedPosition, Json,
-    MachineId, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, Seq, TenantId, Text, sha256,
+    MachineId, Millis, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, Seq, TenantId, Text,
+    sha256,
 };
 
 use crate::model::SecretAuditFilter;
@@ -25,17 +26,18 @@ use crate::suite::outbox::outbox_claim;
 use crate::suite::request_reservation::request_reservation;
 use crate::suite::result::{new_result, result_put};
 use crate::suite::stream::stream_lease_request;
+use crate::suite::task_output::new_output;
 use crate::suite::wait::broadcast_signal;
 use crate::testing::{Fault, FaultyStore, StoreMethod};
 use crate::{
     AnchorRow, AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter,
     CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove,
     EnabledPublishers, ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter,
-    LogHead, LogPageLimit, LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal,
-    NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome,
-    RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot,
-    SnapshotKey, SqliteStore, Store, StoreError, StreamOwner, TenantTable, WaitFilter,
-    WaitSelector,
+    LeaseBounds, LogHead, LogPageLimit, LogPartition, MachineIdRequest, MachineLeaseError,
+    MachineRenewal, NewCatalogEntry, OutboxFailure, OutboxFilter, OutputFilter, PutResultError,
+    QuarantineFilter, RequestOutcome, RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange,
+    SlotHolder, SlotSelector, Snapshot, SnapshotKey, SqliteStore, Store, StoreError, StreamOwner,
+    TenantTable, WaitFilter, WaitSelector,
 };
 
 /// Appends an event as a driver does: after any failure, it reads the head of the log again.
@@ -162,12 +164,19 @@ async fn call_command_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> 
     let run = TestExecution::new(1);
     let (now, limit) = (test_time("12:00:00"), PageLimit::default());
     let command_id = CommandId::new(1).unwrap();
+    let output = OutputFilter { execution_id: run.id, after: 0, step: None, attempt: None, limit };
     vec![
         store.lease_commands(lease_request("w", 1, 1)).await.map(drop),
         store.try_lease_command(command_id, lease_terms("w", 1)).await.map(drop),
         store.extend_leases(Vec::new(), now).await.map(drop),
         store.release_leases(Vec::new()).await.map(drop),
         store.list_expired_leases(now, limit).await.map(drop),
+        store
+            .bound_leases(now, LeaseBounds { new: Millis::ZERO, longest: Millis::ZERO })
+            .await
+            .map(drop),
+        store.append_output(new_output(run.id, command_id, Vec::new())).await.map(drop),
+        store.list_output(output).await.map(drop),
         store.find_command(command_id).await.map(drop),
         store
             .list_commands(CommandFilter::open_in_execution(TenantId::default(), run.id))
@@ -317,6 +326,7 @@ async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreErr
         store.find_answered_request(&tenant, &"r".into(), digest, now).await.map(drop),
         store.has_seen_message(dedup_reservation("m", "body", "12:00:00")).await.map(drop),
         store.reserve_request(reservation.clone()).await.map(drop),
+        store.release_requests(now).await.map(drop),
         store.complete_request(reservation.key, reservation.work_id, RequestOutcome::Refused).await,
         store.store_answer(&tenant, id, idempotency_record("k", "body", "13:00:00"), now).await,
         match store.set_vars(id, Vec::new()).await {

@@ -89,7 +89,7 @@ async fn duckdb_resolves_each_named_credential() {
     assert_eq!(auth("api"), r#"{"token":"[REDACTED]","type":"bearer"}"#);
     assert_eq!(
         auth("pg"),
-        r#"{"db_password":"[REDACTED]","db_user":"[REDACTED]","type":"postgres"}"#
+        r#"{"db_password":"[REDACTED]","db_user":"ada-lovelace","type":"postgres"}"#
     );
 }
 

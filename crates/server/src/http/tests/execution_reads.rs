@@ -390,7 +390,8 @@ async fn store_failure_is_reported_without_details() {
     assert_eq!(
         ready.json_at("/checks"),
         json!({
-            "machine_id": "ok", "migrations": "ok", "partitions": "ok", "store": "failed",
+            "clock": "ok", "machine_id": "ok", "migrations": "ok", "partitions": "ok",
+            "store": "failed",
         })
     );
     assert!(ready.json_at("/reasons/store").is_string());

@@ -115,6 +115,12 @@ impl ClockPlan {
         }
     }
 
+    /// Returns the time by which the clock of the store is set back.
+    pub(crate) fn setback(&self) -> Duration {
+        let step_ms = self.store_step.map_or(0, |(_, ms)| ms);
+        Duration::from_millis(step_ms.unsigned_abs())
+    }
+
     /// Returns the time of the store.
     pub(crate) fn store_time(&self, elapsed: Duration) -> Timestamp {
         let step_ms = self.store_step.filter(|(at, _)| *at <= elapsed).map_or(0, |(_, ms)| ms);

@@ -155,7 +155,8 @@ pub(crate) async fn run_simulation(seed: u64) -> SimulationReport {
         users::resume_paused(&world).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    tokio::time::sleep(SETTLE_DURATION).await;
+    // Work that was planned before the clock was set back is due when the clock has caught up.
+    tokio::time::sleep(SETTLE_DURATION + world.fault_plan.clocks.setback()).await;
     finish_simulation(&world).await
 }
 

@@ -14,10 +14,11 @@ fn wakeup_round_trips() {
     wakeup.add_queue(PoolName::shared().tenant_queue(&TenantId::new("acme").unwrap()), 1);
     wakeup.add_execution(test_execution_id(7), LogChange::Events);
     wakeup.add_execution(test_execution_id(8), LogChange::End);
-    assert_eq!(encode_wakeup(&wakeup), ["1@acme.shared 2@shared +7 !8"]);
-    assert_eq!(decode_wakeup("1@acme.shared 2@shared +7 !8"), wakeup);
-    assert_eq!(encode_wakeup(&Wakeup::WAKE_ALL), ["@ +"]);
-    assert_eq!(decode_wakeup("@ +"), Wakeup::WAKE_ALL);
+    wakeup.add_command(CommandId::new(9).unwrap());
+    assert_eq!(encode_wakeup(&wakeup), ["1@acme.shared 2@shared +7 !8 -9"]);
+    assert_eq!(decode_wakeup("1@acme.shared 2@shared +7 !8 -9"), wakeup);
+    assert_eq!(encode_wakeup(&Wakeup::WAKE_ALL), ["@ + -"]);
+    assert_eq!(decode_wakeup("@ + -"), Wakeup::WAKE_ALL);
     assert!(encode_wakeup(&Wakeup::default()).is_empty());
 }
 
