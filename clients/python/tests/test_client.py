@@ -154,7 +154,8 @@ class StubServerTest(unittest.TestCase):
         self.client = Client(self.url, retries=3, sleep=self.sleeps.append)
 
     def problem_body(self, status: int, code: str) -> dict[str, Any]:
-        return {"type": "t", "title": "t", "status": status, "detail": "d", "code": code, "error": "d"}
+        detail = {"detail": "d", "error": "d", "message": "d"}
+        return {"type": "t", "title": "t", "status": status, "code": code, **detail}
 
     def test_retries_with_same_idempotency_key(self) -> None:
         started = {

@@ -115,17 +115,12 @@ impl StoreClock {
         let database_time = store.database_clock().await?;
         let after = monotonic_micros(&*self.clock);
         self.is_database_clock.store(database_time.is_some(), Ordering::Release);
-        Ok(match database_time {
-            Some(time) => {
-                let uncertainty = after.saturating_sub(before) / 2;
-                let measured_at = before.saturating_add(uncertainty);
-                (time.as_micros().saturating_sub(measured_at), uncertainty)
-            }
-            None => {
-                let offset = self.clock.now().as_micros().saturating_sub(after);
-                (offset, 0)
-            }
-        })
+        let Some(time) = database_time else {
+            return Ok((self.clock.now().as_micros().saturating_sub(after), 0));
+        };
+        let uncertainty = after.saturating_sub(before) / 2;
+        let measured_at = before.saturating_add(uncertainty);
+        Ok((time.as_micros().saturating_sub(measured_at), uncertainty))
     }
 
     /// True if the store has a clock of its own, which many servers may share. Otherwise this server

@@ -391,7 +391,7 @@ async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         outbox_id: row,
         error: "e".into(),
         attempts: None,
-        max_delay: noetl_types::Millis::from_secs(300),
+        max_delay: Millis::from_secs(300),
         max_attempts: 20,
         now,
     };

@@ -103,11 +103,10 @@ pub(crate) fn read_credential<'c>(
             );
             Err(TaskError::new(TaskErrorKind::Auth, message))
         }
-        Some(_) => Ok(Some(fields)),
         None if fields.contains_key("source") && fields.contains_key("key") => {
             Err(credential_error(auth, expected_type))
         }
-        None => Ok(Some(fields)),
+        Some(_) | None => Ok(Some(fields)),
     }
 }
 

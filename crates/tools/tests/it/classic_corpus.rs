@@ -64,7 +64,7 @@ async fn recorded_data_is_that_of_own_tools() {
 }
 
 fn keys(data: &Json) -> Vec<String> {
-    data.as_map().unwrap().keys().map(|key| key.to_string()).collect()
+    data.as_map().unwrap().keys().map(ToString::to_string).collect()
 }
 
 fn without_duration(data: &Json) -> Json {

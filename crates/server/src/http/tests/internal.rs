@@ -80,7 +80,7 @@ pub(super) fn internal_settings() -> HttpSettings {
 async fn start_internal_server(fixture: &StoreFixture) -> TestServer {
     fixture
         .start_server(internal_settings(), |settings| {
-            settings.outbox = crate::settings::OutboxSetting::Enabled
+            settings.outbox = crate::settings::OutboxSetting::Enabled;
         })
         .await
 }

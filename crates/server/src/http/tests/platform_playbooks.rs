@@ -177,7 +177,7 @@ async fn only_platform_publisher_runs_skip_outbox() {
     let fixture = StoreFixture::in_memory();
     let server = fixture
         .start_server(HttpSettings::default(), |settings| {
-            settings.outbox = crate::settings::OutboxSetting::Enabled
+            settings.outbox = crate::settings::OutboxSetting::Enabled;
         })
         .await;
     let content = TWO_STEPS.replace("demo/two", "system/outbox_publisher");

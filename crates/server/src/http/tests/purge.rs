@@ -40,7 +40,7 @@ async fn purge_events(server: &TestServer, days: i64, dry_run: bool) -> Value {
 async fn start_outbox_server(fixture: &StoreFixture) -> TestServer {
     fixture
         .start_server(internal_settings(), |settings| {
-            settings.outbox = crate::settings::OutboxSetting::Enabled
+            settings.outbox = crate::settings::OutboxSetting::Enabled;
         })
         .await
 }

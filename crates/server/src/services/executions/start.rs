@@ -118,7 +118,7 @@ impl Executions {
     ) -> Result<StartedExecution> {
         let wait = start.request.wait_ms.filter(|wait| *wait > 0);
         let wait = wait.map(check_long_poll_wait).transpose()?;
-        let now = self.infra.now();
+        let (store, now) = (self.infra.store(), self.infra.now());
         self.check_start(ctx, &start, now).await?;
         let child = start.child;
         let request = match child {
@@ -170,8 +170,7 @@ impl Executions {
                 let answer = ExecuteResponse { execution_id: first, status, ..initial };
                 if let Some(key) = &start.idempotency_key {
                     // The same request gets this answer after the dedup window too.
-                    let (store, record) = (self.infra.store(), key.to_record(&answer, now));
-                    store.store_answer(tenant_id, first, record, now).await?;
+                    store.store_answer(tenant_id, first, key.to_record(&answer, now), now).await?;
                 }
                 return Ok(StartedExecution::newly_started(answer));
             }
