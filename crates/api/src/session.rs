@@ -19,7 +19,7 @@ pub struct SessionResponse {
     pub valid: bool,
     /// Owner of the token.
     pub user: SessionUser,
-    /// End of the token; absent if it does not expire.
+    /// End of the token in the body; absent if it does not expire, or if a header contains the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }

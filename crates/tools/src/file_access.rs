@@ -154,9 +154,14 @@ pub(crate) fn check_mount_source(
                           (NOETL_SANDBOX) may not access";
             return Err(access_denied(description, reason));
         }
-        // The engine follows links when it mounts, so no task may be able to replace the path.
-        let roots = sandbox.writable.iter().chain(settings.file_roots.iter().flatten());
-        if roots.filter_map(|root| root.canonicalize().ok()).any(|root| root == real) {
+        // The engine follows links when it mounts, so no task may be able to replace the path, as
+        // it may a root inside another root.
+        let roots: Vec<&PathBuf> =
+            sandbox.writable.iter().chain(settings.file_roots.iter().flatten()).collect();
+        let is_nested =
+            |root: &PathBuf| roots.iter().any(|outer| *outer != root && root.starts_with(outer));
+        let mut fixed = roots.iter().filter(|root| !is_nested(root));
+        if fixed.any(|root| root.canonicalize().is_ok_and(|root| root == real)) {
             return Ok(());
         }
         let reason = "cannot be mounted in a sandbox (NOETL_SANDBOX); name this path itself in \

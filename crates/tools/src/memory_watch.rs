@@ -29,8 +29,8 @@ pub(crate) async fn kill_above_limit(root: Pid, limit: Option<ByteSize>) {
     }
 }
 
-/// Does the same for each process that is `depth` levels below another one, for as long as the future
-/// is polled.
+/// Kills each process that is `depth` levels below `root` and uses more than `limit` together with
+/// its descendants. Never ends.
 pub(crate) async fn kill_descendants_above_limit(root: Pid, depth: u32, limit: ByteSize) {
     let root = root.as_raw_nonzero().get();
     loop {
@@ -82,7 +82,8 @@ fn resident_kib(pid: i32) -> u64 {
     read_kib(&format!("/proc/{pid}/status"), ["RssAnon:", "RssShmem:"]).unwrap_or(0)
 }
 
-/// The same, with memory that processes share divided between them.
+/// Memory of a process without its files, with shared memory divided between the processes that
+/// share it.
 fn proportional_kib(pid: i32) -> u64 {
     let exact = read_kib(&format!("/proc/{pid}/smaps_rollup"), ["Pss_Anon:", "Pss_Shmem:"]);
     exact.unwrap_or_else(|| resident_kib(pid))

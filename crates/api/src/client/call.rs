@@ -165,6 +165,9 @@ impl Client {
 
     /// Sends a request. If a Unix socket has no server, waits for the next process that serves it.
     async fn execute(&self, request: Request) -> reqwest::Result<Response> {
+        if self.inner.socket_wait.is_zero() {
+            return self.inner.http.execute(request).await;
+        }
         let deadline = Instant::now() + self.inner.socket_wait;
         loop {
             let copy = request.try_clone().filter(|_| Instant::now() < deadline);

@@ -157,8 +157,8 @@ async fn serve_until_stopped(
     // Local runs that another process served continue here. A server that requires tokens accepts
     // them only from its listeners.
     let socket = match mode {
-        ServeMode::WithWorker => SocketServer::start(&runtime, location),
-        ServeMode::ServerOnly => None,
+        ServeMode::WithWorker if settings.is_dev => SocketServer::start(&runtime, location),
+        ServeMode::WithWorker | ServeMode::ServerOnly => None,
     };
     let process =
         DevProcess { socket, ..DevProcess::start(runtime, bound.listeners, settings, worker) };

@@ -1,6 +1,8 @@
 //! Cancels runs whose process no longer exists.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::LazyLock;
 
 use noetl_api::execution::CancelRequest;
@@ -17,30 +19,37 @@ use crate::config::Config;
 use crate::config::table::WORKER_OFFLINE_SECS;
 use crate::error::{Error, Result};
 
-/// Pool of the local runs of this process, which no other process serves. Contains the process id,
-/// so that other processes on the same database file can detect its end.
+/// Pool of the local runs of this process, which no other process serves. Contains the process id
+/// and its namespace, so that other processes on the same database file can detect its end.
 pub(crate) fn local_pool_name() -> PoolName {
     static NAME: LazyLock<PoolName> = LazyLock::new(|| {
         let (prefix, id) = (PoolName::LOCAL_PREFIX, std::process::id());
         // The name is always valid. The shared pool is only a fallback.
-        PoolName::new(format!("{prefix}{id:08x}-{}", random_suffix()))
+        PoolName::new(format!("{prefix}{id:08x}-{:x}-{}", pid_namespace(), random_suffix()))
             .unwrap_or_else(|_| PoolName::shared())
     });
     NAME.clone()
 }
 
-/// True if the process of a local pool exists. An id that was reused in another container can be
-/// that of this process, which knows its own pool.
+/// Number of the namespace in which the process ids of this process are valid. 0 if it is unknown.
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// True if the process of a local pool exists, or if it is in another container, where it cannot be
+/// seen.
 fn is_process_alive(pool: &PoolName) -> bool {
     if *pool == local_pool_name() {
         return true;
     }
     let name = pool.as_str().strip_prefix(PoolName::LOCAL_PREFIX).unwrap_or_default();
-    let id = name
-        .split('-')
-        .next()
-        .and_then(|id| i32::from_str_radix(id, 16).ok())
-        .and_then(Pid::from_raw);
+    let mut parts = name.split('-');
+    let id = parts.next().and_then(|id| i32::from_str_radix(id, 16).ok()).and_then(Pid::from_raw);
+    let namespace = parts.next().and_then(|namespace| u64::from_str_radix(namespace, 16).ok());
+    if namespace.is_some_and(|namespace| namespace != pid_namespace()) {
+        return true;
+    }
+    // An id that is in use again can be that of this process.
     id.is_some_and(|id| id != getpid() && !matches!(test_kill_process(id), Err(Errno::SRCH)))
 }
 

@@ -12,7 +12,7 @@ use noetl_playbook::paths::{path_segments, set_at_path};
 use noetl_store::Command;
 use noetl_types::id::CommandLabel;
 use noetl_types::json::to_canonical;
-use noetl_types::{ByteSize, EventRecord, Json, JsonMap, Text};
+use noetl_types::{ByteSize, ErrorCode, EventRecord, Json, JsonMap, Text};
 use serde::Serialize;
 
 use crate::classic::ClassicApi;
@@ -40,9 +40,7 @@ impl IssuedCommand {
         let step = self.definition.plan.playbook().find_step(name.as_str());
         step.ok_or_else(undecodable_command)
     }
-}
 
-impl IssuedCommand {
     /// Task that a classic worker runs next. It gets the tasks of a pipeline one by one, because it
     /// cannot run several. `None` for a frame of rows, which it runs from beginning to end.
     pub(crate) fn task(&self) -> Result<Option<&Task>> {
@@ -62,6 +60,9 @@ impl IssuedCommand {
 fn undecodable_command() -> RuntimeError {
     RuntimeError::internal("the command cannot be decoded; see the server's log")
 }
+
+/// Maximum total size of the stored values in a command for a classic worker.
+const MAX_LOADED_VALUES: ByteSize = ByteSize::from_mib(64);
 
 impl ClassicApi {
     /// Loads an issued command from its event, with all that it refers to.
@@ -85,12 +86,7 @@ impl ClassicApi {
         };
         Ok(IssuedCommand { event, definition, context })
     }
-}
 
-/// Maximum total size of the stored values in a command for a classic worker.
-const MAX_LOADED_VALUES: ByteSize = ByteSize::from_mib(64);
-
-impl ClassicApi {
     /// Replaces references to stored values by the values, because classic workers do not resolve
     /// them when they render templates.
     pub(crate) async fn load_referenced_values(&self, context: &mut CommandContext) -> Result<()> {
@@ -107,7 +103,12 @@ impl ClassicApi {
                 continue;
             };
             if !loaded.contains_key(&uri) {
-                let value = self.results.fetch_result(&uri).await?;
+                let value = match self.results.fetch_result(&uri).await {
+                    Ok(value) => value,
+                    // It stays a reference. An error would block the command until the lease expires.
+                    Err(error) if error.code() == Some(ErrorCode::NotFound) => continue,
+                    Err(error) => return Err(error),
+                };
                 size += to_canonical(&value).len();
                 if MAX_LOADED_VALUES.is_exceeded_by(size) {
                     let text = format!(

@@ -42,7 +42,11 @@ impl ReportedResult {
     /// Opens the envelope of a result, if it has one.
     pub(super) fn open(value: Json) -> Self {
         let opened = match value.as_map() {
-            Some(map) if is_tool_report(map) && map.get("duration_ms").is_some_and(is_number) => {
+            Some(map)
+                if is_tool_report(map)
+                    && map.get("duration_ms").is_some_and(is_number)
+                    && map.contains_key("data") =>
+            {
                 Self::from_tool_report(map)
             }
             Some(map) if is_envelope(map) => Self::from_envelope(map),
@@ -140,7 +144,11 @@ impl ReportedResult {
     }
 
     fn error(&self, kind: Option<ToolKind>, failure: Option<Json>) -> Option<TaskError> {
-        let exit_code = self.exit_code.or_else(|| self.data.get("exit_code")?.as_i64());
+        let exit_code = match kind {
+            // The data of these tasks is the value that their code returned.
+            Some(ToolKind::Python) => self.exit_code,
+            _ => self.exit_code.or_else(|| self.data.get("exit_code")?.as_i64()),
+        };
         let exit_code = exit_code.filter(|code| *code != 0 && kind.is_some_and(runs_program));
         let found = tool_data::error_in_data(&self.data, kind.filter(|_| self.is_enveloped));
         let has_failed =
@@ -225,9 +233,9 @@ fn is_envelope(map: &JsonMap) -> bool {
 }
 
 fn is_tool_report(map: &JsonMap) -> bool {
-    has_known_status(map)
-        && (map.get("duration_ms").is_some_and(is_number)
-            || map.keys().all(|key| TOOL_REPORT_KEYS.contains(&&**key)))
+    let has_duration = map.get("duration_ms").is_some_and(is_number);
+    let has_known_keys = map.keys().all(|key| TOOL_REPORT_KEYS.contains(&&**key));
+    has_known_status(map) && (has_known_keys || (has_duration && map.contains_key("data")))
 }
 
 /// Returns the address in a value that names itself a reference. The data of tasks may contain

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use noetl_api::classic::ClassicEventResponse;
+use noetl_api::classic::{ClassicEventResponse, ResultKind};
 use noetl_engine::{ClassicReport, ExecutionState, ReportOutcome, StaleReason};
 use noetl_playbook::model::Task;
 use noetl_store::{
@@ -223,7 +223,21 @@ impl<'r> EventClassifier<'r> {
         let body = &reporter.incoming.body;
         let mut reported = payload::reported_result(body, reporter.kind);
         if let Some(uri) = reported.stored_data_uri().map(str::to_owned) {
-            reported = reported.with_stored_data(self.load_referenced_result(&uri).await?);
+            match self.load_referenced_result(&uri).await {
+                Ok(stored) => reported = reported.with_stored_data(stored),
+                // Data that only resembles a reference stays the data of the task.
+                Err(error)
+                    if body.result_kind == ResultKind::Data
+                        && matches!(
+                            error.code(),
+                            Some(
+                                ErrorCode::NotFound
+                                    | ErrorCode::BadQuery
+                                    | ErrorCode::RetentionDropped
+                            )
+                        ) => {}
+                Err(error) => return Err(error),
+            }
         }
         let failure = payload::reported_failure(body, reporter.kind);
         let answer = reported.into_tool_result(issued.task()?, failure);

@@ -60,10 +60,14 @@ pub(super) fn find_sub_playbooks(
     let mut found = Vec::new();
     loop {
         let next = candidates.keys().find(|path| started.contains(path)).cloned();
-        let Some(source) = next.and_then(|path| candidates.remove(&path)) else {
+        let Some((path, source)) = next.and_then(|path| candidates.remove_entry(&path)) else {
             return Ok(found);
         };
         let checked = print_diagnostics(&source.file, &source.text, !io.quiet, io)?;
+        if checked.error_count > 0 && !started.names.contains(&path) {
+            // A computed path need not be the path of this file.
+            continue;
+        }
         if checked.error_count > 0 {
             let errors = pluralize(checked.error_count, "error");
             let message = format!("sub-playbook {} has {errors}; nothing was run", source.file);

@@ -68,7 +68,8 @@ pub(in crate::http) fn check_internal_token(
 pub(in crate::http) fn internal_token_required() -> HttpError {
     HttpError::new(
         ErrorCode::Forbidden,
-        "this requires the header Authorization: Bearer with the value of NOETL_INTERNAL_API_TOKEN",
+        "this requires the token in NOETL_INTERNAL_API_TOKEN, an internal scope, or the scope admin of \
+         the tenant default",
     )
 }
 
