@@ -354,7 +354,7 @@ class CancellationCheck:
     execution_id: str
     """Id of the execution."""
     is_cancelled: bool
-    """True if the execution was cancelled."""
+    """True if the execution has ended as cancelled. False while its final step runs."""
 
 
 @dataclass(kw_only=True)
@@ -2848,7 +2848,9 @@ class SessionResponse:
     user: SessionUser
     """Owner of the token."""
     expires_at: str | None = None
-    """End of the token; absent if it does not expire."""
+    """End of the token in the body; absent if it does not expire, or if a header contains the
+    token.
+    """
 
 
 @dataclass(kw_only=True)

@@ -638,8 +638,9 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.CancelResponse:
-        """Cancel an execution and the child executions that it waits for. Cancelling again has no
-        effect. The call is audited.
+        """Cancel an execution and the child executions that it waits for. If the execution has a
+        final step, that runs first, and the status is 'cancelling'. Cancelling again, or with
+        `force`, ends the final step. The call is audited.
         """
         result: models.CancelResponse = self._call(
             "POST",

@@ -249,7 +249,7 @@ pub struct ExecutionAnalysis {
 pub struct CancellationCheck {
     /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// True if the execution was cancelled.
+    /// True if the execution has ended as cancelled. False while its final step runs.
     pub is_cancelled: bool,
 }
 

@@ -61,7 +61,7 @@ pub struct Settings {
     pub snapshot_min_events: u32,
     /// Monthly log partitions to create in advance, if the store is partitioned.
     pub partitions_ahead: u32,
-    /// Whether each event gets an outbox row.
+    /// Use of the outbox.
     pub outbox: OutboxSetting,
     /// Lease duration of an outbox row that a publisher claimed.
     pub outbox_lease: Millis,
@@ -100,7 +100,7 @@ pub struct Settings {
 /// process without the outbox appends would be missing. The database records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboxSetting {
-    /// As the database records it; no outbox if it records nothing.
+    /// As the database records it. Records no outbox if it records nothing.
     AsInstalled,
     Enabled,
     Disabled,

@@ -97,9 +97,15 @@ static EXPIRED_LEASES: Statement = Statement::select(
 );
 
 static BOUND_LEASES: Statement = Statement::new(
-    "UPDATE command SET lease_until = $2::timestamptz
-     WHERE lease_until > $2::timestamptz
-         AND (lease_until > $3::timestamptz OR claimed_at > $1::timestamptz)",
+    "WITH ahead AS MATERIALIZED (
+         SELECT command_id FROM command
+         WHERE lease_until > $2::timestamptz
+             AND (lease_until > $3::timestamptz OR claimed_at > $1::timestamptz)
+         ORDER BY command_id
+         FOR NO KEY UPDATE SKIP LOCKED
+     )
+     UPDATE command SET lease_until = $2::timestamptz
+     WHERE command_id IN (SELECT command_id FROM ahead)",
 );
 
 static LIST_COMMANDS: Statement = Statement::build(|| list_commands_sql("")).with_auto_plan();

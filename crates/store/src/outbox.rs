@@ -22,8 +22,7 @@ use crate::sql::{Database, Durability, Statement};
 #[async_trait]
 pub trait OutboxQueue {
     /// Claims rows for a publisher: due rows and rows whose publisher let its lease expire or set
-    /// none, ordered
-    /// by the time at which they may be claimed, then by id.
+    /// none, ordered by the time at which they may be claimed, then by id.
     ///
     /// Concurrent callers do not block each other, and no row is claimed twice. A call may return
     /// fewer rows than are available, because payloads are bounded by [`crate::MAX_CLAIM_BYTES`].
@@ -41,11 +40,11 @@ pub trait OutboxQueue {
 /// The part of a [`crate::Store`] that manages rows of the outbox and rejected items.
 #[async_trait]
 pub trait OutboxStore {
-    /// Returns if appends write outbox rows, or `None` if no server has recorded it yet.
+    /// Returns true if appends write outbox rows, or `None` if no process has recorded it yet.
     async fn is_outbox_enabled(&self) -> Result<Option<bool>, StoreError>;
 
-    /// Records if appends write outbox rows. A recorded value changes only if `may_change`. Returns
-    /// the recorded value.
+    /// Records the use of the outbox. A recorded value changes only if `may_change`. Returns the
+    /// recorded value.
     async fn record_outbox_enabled(
         &self,
         is_enabled: bool,

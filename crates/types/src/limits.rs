@@ -29,10 +29,10 @@ pub const MAX_OUTPUT_CHUNKS: usize = 200;
 /// Minimum size at which a chunk of task output counts, so that the number of chunks is limited too.
 pub const MIN_OUTPUT_CHUNK_CHARGE: ByteSize = ByteSize::from_kib(1);
 
-/// Size of the first and of the last output of an attempt that is stored while it runs. What is
-/// between them is dropped.
+/// Maximum stored output from the start of an attempt. Output between it and [`OUTPUT_TAIL_SIZE`] is
+/// deleted.
 pub const OUTPUT_HEAD_SIZE: ByteSize = ByteSize::from_kib(768);
-/// See [`OUTPUT_HEAD_SIZE`].
+/// Maximum stored output from the end of an attempt.
 pub const OUTPUT_TAIL_SIZE: ByteSize = ByteSize::from_kib(256);
 
 /// Maximum size of the task output of an execution that is stored while its tasks run.

@@ -239,7 +239,12 @@ impl CommandRun<'_> {
     async fn is_lease_confirmed(&self) -> bool {
         let limit = MAX_UNCONFIRMED_LEASE_AGE.min(self.context.renew_interval());
         let age = self.lease.granted.age(self.context.now());
-        age <= limit || confirm_lease(self.context, self.lease).await
+        if age <= limit {
+            return true;
+        }
+        let confirmed = confirm_lease(self.context, self.lease);
+        let confirmed = self.lease.cancel.run_until_cancelled(confirmed);
+        self.before_deadline(confirmed).await.flatten().unwrap_or(false)
     }
 
     /// Runs a future until the deadline of the command. Dropping a call stops its tool.

@@ -19,6 +19,8 @@ use crate::settings::WorkerError;
 const MAX_LEASES_PER_HEARTBEAT: usize = 500;
 /// Age from which a command is watched. Most commands end earlier.
 const MIN_WATCH_AGE: Duration = Duration::from_millis(500);
+/// Age from which another command is added to a watch: the held request is sent again for all.
+const MIN_ADDED_WATCH_AGE: Duration = Duration::from_secs(2);
 /// Timeout of registration and pool heartbeat requests.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum timeout of a renewal. Leases may be short, but the response of a server under load still
@@ -63,15 +65,29 @@ fn renewal_request<'l>(
     }
 }
 
-/// Renews the lease of a command. Returns true if the server confirms it.
+/// Renews the lease of a command. Retries until the server is reachable. Returns true if the server
+/// confirms the lease, and false if it refuses to or is unreachable for too long.
 pub(crate) async fn confirm_lease(context: &WorkerContext, lease: &ActiveLease) -> bool {
-    let request = renewal_request(context, std::iter::once(lease), Millis::ZERO);
-    match call_with_timeout(MIN_RENEWAL_TIMEOUT, context.api.renew_leases(request)).await {
-        Ok(response) => response.leases.iter().all(is_kept),
-        Err(error) => {
-            tracing::warn!(command_id = %lease.command_id, "an old lease cannot be confirmed: {error}");
-            false
+    let mut backoff = Backoff::new();
+    loop {
+        let request = renewal_request(context, std::iter::once(lease), Millis::ZERO);
+        let call = context.api.renew_leases(request);
+        let error = match call_with_timeout(MIN_RENEWAL_TIMEOUT, call).await {
+            Ok(response) => {
+                let mut renewals = response.leases.iter();
+                let is_confirmed = |renewal: &LeaseRenewal| {
+                    renewal.command_id == lease.command_id && is_kept(renewal)
+                };
+                return renewals.any(is_confirmed);
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(command_id = %lease.command_id, "an old lease cannot be confirmed: {error}");
+        let max_duration = Duration::from(context.settings.report_retry_duration);
+        if !is_temporary_error(&error) || backoff.elapsed() >= max_duration {
+            return false;
         }
+        sleep(backoff.next_delay(error.retry_after())).await;
     }
 }
 
@@ -87,11 +103,12 @@ pub(crate) async fn command_watch_loop(context: Arc<WorkerContext>) {
         loop {
             let mut leases = context.leases.leases_older_than(MIN_WATCH_AGE);
             leases.truncate(MAX_LEASES_PER_HEARTBEAT);
+            let age = if leases.is_empty() { MIN_WATCH_AGE } else { MIN_ADDED_WATCH_AGE };
             tokio::select! {
                 () = watch_leases(&context, &leases), if !leases.is_empty() => {
                     sleep(MIN_WATCH_AGE).await;
                 }
-                () = context.leases.wait_for_other(&leases, MIN_WATCH_AGE) => {}
+                () = context.leases.wait_for_other(&leases, age) => {}
             }
         }
     };
@@ -104,8 +121,11 @@ async fn watch_leases(context: &WorkerContext, leases: &[Arc<ActiveLease>]) {
     let limit = Duration::from(wait) + REGISTRATION_TIMEOUT;
     match call_with_timeout(limit, context.api.renew_leases(request)).await {
         Ok(response) => {
-            let lost = response.leases.iter().filter(|renewal| !is_kept(renewal));
-            for renewal in lost {
+            // Commands that ended while the server held the request are not lost.
+            let is_lost = |renewal: &&LeaseRenewal| {
+                !is_kept(renewal) && context.leases.has_lease(renewal.command_id)
+            };
+            for renewal in response.leases.iter().filter(is_lost) {
                 context.metrics.count_renewals(apply_renewal(leases, renewal), 1);
             }
         }

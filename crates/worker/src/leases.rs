@@ -137,6 +137,11 @@ impl ActiveLeases {
         self.by_command.lock().values().map(Arc::clone).collect()
     }
 
+    /// Returns true if the worker holds a lease of a command, regardless of its attempt.
+    pub(crate) fn has_lease(&self, command: CommandId) -> bool {
+        self.by_command.lock().contains_key(&command)
+    }
+
     /// Returns the leases of commands that have run for some time.
     pub(crate) fn leases_older_than(&self, age: Duration) -> Vec<Arc<ActiveLease>> {
         let mut leases = self.all_leases();

@@ -351,6 +351,8 @@ fn handle_rejection(
         // Tokens are renewed while the worker runs.
         Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired) => ReportDelivery::Retry,
         code if !is_content_code(code) || outgoing.is_replacement => ReportDelivery::Done,
+        // The output may be the cause, and a result counts more.
+        _ if outgoing.output.take().is_some() => ReportDelivery::Retry,
         Some(ErrorCode::TooLarge) => {
             outgoing.replace_with_error(TaskErrorKind::Limit, reason);
             ReportDelivery::Retry

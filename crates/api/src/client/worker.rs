@@ -44,7 +44,7 @@ impl WorkerApi for Client {
     }
 
     async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
-        self.post(self.url(paths::COMMANDS_HEARTBEAT)?, &request, 0).await
+        self.post(self.url(paths::COMMANDS_HEARTBEAT)?, &request, request.wait_ms).await
     }
 
     async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {

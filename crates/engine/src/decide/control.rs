@@ -79,6 +79,11 @@ pub(super) fn finalize_execution(
 ) -> Result<InputVerdict> {
     draft.ensure_not_ended()?;
     let FinalizeInput { error, control } = finalize;
+    if draft.state.is_cancelling() {
+        // A cancel is not undone by finalizing the execution.
+        let cancel = CancelInput { is_forced: true, ..control.into() };
+        return cancel_execution(draft, cancel);
+    }
     if draft.state.is_paused() {
         // Only a running execution can end this way. Deferred commands are discarded.
         draft.emit_event(EventKind::PlaybookResumed(control.clone()))?;

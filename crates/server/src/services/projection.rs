@@ -206,10 +206,9 @@ impl Projection {
     /// be retried. The order of the locks excludes a deadlock. Logs with the same lock number wait
     /// for each other too.
     async fn lock_logs(&self, events: &[ProjectedEvent]) -> Vec<MutexGuard<'_, ()>> {
-        let count = self.log_locks.len().max(1);
         let lock_number = |event: &ProjectedEvent| {
             let id = u64::try_from(event.event.execution_id.get()).unwrap_or_default();
-            usize::try_from(id % count as u64).unwrap_or_default()
+            usize::try_from(id % LOG_LOCKS as u64).unwrap_or_default()
         };
         let numbers: BTreeSet<usize> = events.iter().map(lock_number).collect();
         let mut guards = Vec::with_capacity(numbers.len());

@@ -11,7 +11,7 @@ use noetl_engine::event::ExpiryReason;
 use noetl_engine::{EngineInput, LeaseExpired};
 use noetl_store::{Command, Fence, LeaseBounds, LeaseCondition};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, Millis, Text, Timestamp};
 
 use crate::driver::{Driver, Message, parse_timer_id};
 use crate::error::{Result, RuntimeError, error_chain};
@@ -61,7 +61,8 @@ impl Sweeper {
     /// which get time to renew them.
     async fn expire_leases(self: &Arc<Self>, now: Timestamp) -> Result<()> {
         let is_settling = self.infra.clock.is_settling();
-        let new = self.infra.settings.lease_duration;
+        // At least the time in which every worker renews its leases.
+        let new = self.infra.settings.lease_duration.max(Millis::from_secs(30));
         let longest = if is_settling { new } else { MAX_LEASE_DURATION };
         self.infra.store.bound_leases(now, LeaseBounds { new, longest }).await?;
         if is_settling {
@@ -69,6 +70,13 @@ impl Sweeper {
         }
         loop {
             let expired = self.infra.store.list_expired_leases(now, PageLimit::MAX).await?;
+            // Another server may have followed a step of the clock that this one has not measured.
+            let clock = &self.infra.clock;
+            if !expired.is_empty()
+                && (clock.synchronize(self.infra.store()).await? || clock.is_settling())
+            {
+                return Ok(());
+            }
             let is_last = expired.len() < usize::try_from(PageLimit::MAX.get()).unwrap_or(1);
             let mut has_progress = false;
             for command in expired {

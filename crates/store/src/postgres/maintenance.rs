@@ -47,7 +47,7 @@ impl MaintenanceStore for PostgresStore {
     }
 
     async fn database_clock(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut client = self.list_pool.acquire().await?;
+        let mut client = self.pool.acquire().await?;
         let rows = client.query_rows("SELECT clock_timestamp()", &[]).await?;
         Ok(decode_first(&rows)?.map(|(clock,)| clock))
     }

@@ -24,8 +24,8 @@ const INSERT_OUTBOX_ROW: &str = "INSERT INTO outbox
     VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5, ?6)
     ON CONFLICT (execution_id, event_id) DO NOTHING";
 
-/// Selects rows that are due, and rows whose lease has expired or was never set. Due rows are many. They come sorted
-/// from their index, so no more of them are read than requested.
+/// Selects rows that are due, and rows whose lease has expired or was never set. Due rows are many.
+/// They come sorted from their index, so no more of them are read than requested.
 const SELECT_DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
         SELECT * FROM (
             SELECT outbox_id, attempts, forgiven, available_at FROM outbox

@@ -356,11 +356,14 @@ impl GroupWriter {
     }
 
     fn commit_transaction(&self) -> Result<(), StoreError> {
-        match execute_cached(&self.connection, "COMMIT", []).map_err(to_store_error) {
+        match execute_cached(&self.connection, "COMMIT", []) {
             Ok(_) => Ok(()),
-            // A full disk is noticed before the end of the transaction is written.
-            Err(error) if error.is_disk_full() => Err(error),
-            Err(error) => Err(error.with_unknown_outcome()),
+            // A full disk is noticed before the end of the transaction is written. Only the index of
+            // the WAL grows after it.
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+                Err(to_store_error(error))
+            }
+            Err(error) => Err(to_store_error(error).with_unknown_outcome()),
         }
     }
 }

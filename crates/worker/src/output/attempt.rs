@@ -52,7 +52,7 @@ struct OutputState {
     is_queued: bool,
 }
 
-/// Whether the output of an attempt is sent.
+/// Sending state of the output of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum OutputPhase {
     /// Nothing was sent yet. A report that contains the output is enough.
@@ -151,6 +151,7 @@ impl AttemptOutput {
             return self.close_state(&mut state);
         }
         state.flush(&self.secrets, true);
+        state.due_at = None;
         state.phase = OutputPhase::Finished;
         self.enqueue(&mut state);
     }
@@ -185,7 +186,7 @@ impl AttemptOutput {
         if is_due && state.ready.len() < MAX_READY_CHUNKS {
             state.due_at = None;
             state.flush(&self.secrets, false);
-        } else if state.phase == OutputPhase::Unsent {
+        } else if !is_due && state.phase == OutputPhase::Unsent {
             return None;
         }
         let chunks: Vec<_> = state.ready.iter().take(max_chunks).cloned().collect();

@@ -9,7 +9,7 @@ const TAIL_BYTES: usize = 64 * 1024;
 /// Bytes by which the encoding of a secret may be longer than the secret. Rarer encodings have line
 /// breaks, at which output that was cut continues anyway.
 const MAX_ENCODING_FACTOR: usize = 6;
-/// Maximum text that is held back because it may be the beginning of a secret.
+/// Minimum limit of the text that is held back because it may be the beginning of a secret.
 const MAX_HELD_BACK_BYTES: usize = 16 * 1024;
 
 /// A part of the output to send.
@@ -107,7 +107,8 @@ impl StreamBuffer {
             text = text.replace('\0', "\u{fffd}");
         }
         let settled = if is_end { text.len() } else { secrets.settled_end(&text) };
-        if text.len() - settled <= MAX_HELD_BACK_BYTES {
+        let longest = secrets.longest_bytes().saturating_mul(MAX_ENCODING_FACTOR);
+        if text.len() - settled <= MAX_HELD_BACK_BYTES.max(longest) {
             self.held_back = text.split_off(settled);
         }
         secrets.redact_text(&text).unwrap_or(text)

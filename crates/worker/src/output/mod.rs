@@ -111,6 +111,9 @@ async fn send_due_output(
     context: &WorkerContext,
     due: Vec<(Arc<AttemptOutput>, CommandOutput)>,
 ) -> Result<(), ApiError> {
+    // A command that ends during the call has more output, which is sent by the next call.
+    let attempts = || due.iter().map(|(attempt, _)| attempt);
+    let finished: Vec<_> = attempts().filter(|attempt| attempt.is_finished()).cloned().collect();
     let request = OutputRequest {
         worker_id: context.settings.worker_id.clone(),
         outputs: due.iter().map(|(_, output)| output.clone()).collect(),
@@ -131,7 +134,9 @@ async fn send_due_output(
         }
     };
     // Output of commands that ended without a report is sent once.
-    for (attempt, _) in due.iter().filter(|(attempt, _)| attempt.is_finished()) {
+    let is_all_stored =
+        |attempt: &&Arc<AttemptOutput>| attempt.is_finished() && !attempt.has_unsent();
+    for attempt in finished.iter().chain(attempts().filter(is_all_stored)) {
         context.outputs.remove(attempt);
     }
     result

@@ -232,6 +232,38 @@ async fn stalled_worker_does_not_start_cancelled_command() {
     worker.shut_down().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn old_lease_is_confirmed_when_server_returns() {
+    let worker = TestWorker::with_concurrency(1);
+    // The first command loads the playbook.
+    worker.server.enqueue([leased_command(1, "ok")]);
+    worker.wait_for_reports(1).await;
+    worker.server.with_state(|state| state.stall = Duration::from_secs(12));
+    worker.server.enqueue([leased_command(2, "ok")]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    worker.server.with_state(|state| state.is_unreachable = true);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(worker.server.reported_ids(), [1]);
+    worker.server.with_state(|state| state.is_unreachable = false);
+    worker.wait_for_reports(2).await;
+    assert_eq!(worker.server.reported_ids(), [1, 2]);
+    worker.shut_down().await;
+}
+
+/// The server does not know a lease any more whose command ended during the held request.
+#[tokio::test(start_paused = true)]
+async fn ended_command_is_not_counted_as_lost() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.enqueue([leased_command(1, "long")]);
+    worker.wait_for_reports(1).await;
+    assert!(worker.server.with_state(|state| state.watches) > 0);
+    worker.server.with_state(|state| state.lost_leases.insert(1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lost = "noetl_worker_lease_renewals_total{outcome=\"lost\"}";
+    assert_eq!(worker.metric_value(lost), "0");
+    worker.shut_down().await;
+}
+
 /// The time that a poll waits for work does not make a lease old.
 #[tokio::test(start_paused = true)]
 async fn fresh_lease_needs_no_confirmation() {

@@ -1,10 +1,20 @@
 //! Output of running commands.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use noetl_api::output::OutputChunk;
+use noetl_tools::platform::OutputStream;
+use noetl_types::redact::SharedSecretSet;
+use tokio_util::sync::CancellationToken;
 
 use super::TestWorker;
-use super::fake::leased_command;
+use super::fake::{FakeServer, FakeTools, leased_command, test_settings};
 use super::secrets::worker_with_credentials;
+use crate::WorkerMetrics;
+use crate::context::WorkerContext;
+use crate::leases::GrantTime;
+use crate::output::{AttemptOutput, output_loop};
 
 impl TestWorker {
     /// Chunks that arrived while commands ran, and those that arrived with reports.
@@ -71,12 +81,41 @@ async fn output_waits_for_unreachable_server() {
     worker.server.enqueue([leased_command(1, "print_slowly")]);
     worker.wait_until("it runs", |worker| worker.tools.running_count() == 1).await;
     worker.server.with_state(|state| state.is_unreachable = true);
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     worker.server.with_state(|state| state.is_unreachable = false);
     worker.wait_for_reports(1).await;
     let [sent, last] = worker.output_chunks();
     assert_eq!((sent, &*stdout_of(&last)), (vec![], "key: [REDACTED]\n"));
     worker.shut_down().await;
+}
+
+/// Their output fills the queue before the first of it is due.
+#[tokio::test(start_paused = true)]
+async fn output_of_many_quick_tasks_is_sent() {
+    let server = Arc::new(FakeServer::default());
+    let (context, _reports) = WorkerContext::new(
+        Arc::clone(&server) as _,
+        Arc::new(FakeTools::default()),
+        test_settings(1),
+        Arc::new(WorkerMetrics::for_concurrency(1)),
+        CancellationToken::new(),
+    );
+    let granted = GrantTime::new(context.now());
+    let cancel = context.shutdown.child_token();
+    let lease = context.leases.add_lease(&leased_command(1, "ok"), granted, cancel);
+    let output = AttemptOutput::new(&context, &lease, SharedSecretSet::default());
+    let sending = tokio::spawn(output_loop(Arc::clone(&context)));
+    for _ in 0..100 {
+        output.begin_task("quick");
+        output.write(OutputStream::Stdout, b"line\n");
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let requests = server.with_state(|state| state.output_requests.clone());
+    let outputs = requests.iter().flat_map(|request| &request.outputs);
+    let chunks: Vec<_> = outputs.flat_map(|output| output.chunks.clone()).collect();
+    assert_eq!(stdout_of(&chunks), "line\n".repeat(100));
+    context.shutdown.cancel();
+    sending.await.unwrap();
 }
 
 /// 320 MiB in 20 seconds: the head, and the last output of every five seconds.

@@ -1,6 +1,7 @@
 //! The final step runs once, however the execution ends.
 
-use noetl_engine::{EventData, EventKind, InputVerdict};
+use noetl_engine::event::ControlInfo;
+use noetl_engine::{EngineInput, EventData, EventKind, FinalizeInput, InputVerdict};
 use noetl_testkit::sim::{SimulatedCall, Simulation, ToolBehavior};
 use noetl_types::{ExecutionStatus, Json, Millis, StepName, TaskErrorKind, Text};
 
@@ -177,6 +178,17 @@ fn forced_cancel_ends_final_step() {
     assert_eq!(entered_steps(&skipped), ["work"]);
     sim.repeat_decisions();
     skipped.repeat_decisions();
+}
+
+#[test]
+fn finalizing_during_final_step_keeps_cancel() {
+    let mut sim = alert_sim();
+    sim.cancel_execution().unwrap();
+    let finalize = FinalizeInput { error: None, control: ControlInfo::default() };
+    let verdict = sim.decide(EngineInput::Finalize(Box::new(finalize)));
+    assert_eq!(verdict, Ok(InputVerdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    sim.repeat_decisions();
 }
 
 /// The final step has five minutes after a cancel or a timeout, or the time that the playbook

@@ -116,13 +116,21 @@ impl Maintenance {
     pub(crate) async fn clock_loop(self: Arc<Self>) {
         let mut is_due = true;
         while self.infra.sleep_unless_shutdown(CLOCK_SYNC_INTERVAL).await {
-            let stepped = self.infra.clock.synchronize(self.infra.store()).await;
-            let is_step = stepped.unwrap_or_else(|error| {
-                tracing::warn!(error = %error_chain(&error), "reading the clock of the store failed");
-                false
-            });
-            // The machine id is renewed every second time, and again after a failure.
-            if !is_due && !is_step {
+            let measured = self.infra.clock.synchronize(self.infra.store());
+            let is_step = match tokio::time::timeout(CLOCK_SYNC_INTERVAL, measured).await {
+                Ok(Ok(is_step)) => is_step,
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %error_chain(&error), "reading the clock of the store failed");
+                    false
+                }
+                Err(_) => {
+                    tracing::warn!("reading the clock of the store took too long");
+                    false
+                }
+            };
+            // The machine id is renewed every second time, and again after a failure or a step.
+            let is_usable = self.infra.ids.check_usable(self.infra.now()).is_ok();
+            if !is_due && !is_step && is_usable {
                 is_due = true;
                 continue;
             }

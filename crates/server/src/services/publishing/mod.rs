@@ -31,10 +31,13 @@ pub(crate) async fn resolve_outbox(
     is_alone: bool,
 ) -> Result<OutboxSetting> {
     let is_enabled = match setting {
-        OutboxSetting::AsInstalled => match store.is_outbox_enabled().await? {
-            Some(true) => return Ok(OutboxSetting::Enabled),
-            Some(false) | None => return Ok(OutboxSetting::Disabled),
-        },
+        OutboxSetting::AsInstalled => {
+            let is_enabled = match store.is_outbox_enabled().await? {
+                Some(recorded) => recorded,
+                None => store.record_outbox_enabled(false, false).await?,
+            };
+            return Ok(if is_enabled { OutboxSetting::Enabled } else { OutboxSetting::Disabled });
+        }
         OutboxSetting::Enabled => true,
         OutboxSetting::Disabled => false,
     };

@@ -13,7 +13,7 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, Seq, Timestamp};
 use serde::Serialize;
 
-use super::log::readable;
+use super::log::ignore_unreadable;
 use super::{Pass, Problem, ProblemKind, Verification, VerifyObserver};
 use crate::error::{Result, RuntimeError};
 use crate::services::anchors::{
@@ -337,7 +337,7 @@ impl Verification {
         drops: &RecordedDrops,
     ) -> Result<Option<RunChange>> {
         let found = self.infra.store.find_execution(run.id).await;
-        let found: Option<Option<Execution>> = readable(found)?;
+        let found: Option<Option<Execution>> = ignore_unreadable(found)?;
         let row = match found {
             Some(Some(row)) => row,
             Some(None) => return Ok((!drops.contains(run.id)).then_some(RunChange::Removed)),

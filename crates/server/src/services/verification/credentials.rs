@@ -1,9 +1,10 @@
 //! Verification of credentials.
 
-use noetl_store::CredentialFilter;
+use noetl_store::{Credential, CredentialFilter};
 use noetl_types::limits::PageLimit;
 
 use super::{Pass, Problem, ProblemKind, Verification, VerifyObserver};
+use crate::crypto::CryptoError;
 use crate::error::Result;
 use crate::services::credentials::{credential_binding, wrapped_secret_from_json};
 
@@ -25,17 +26,23 @@ impl Verification {
             };
             filter.after = Some(last.credential_id);
             for credential in page {
-                let opened = wrapped_secret_from_json(&credential.sealed).is_ok_and(|sealed| {
-                    keys.unwrap_secret(&credential_binding(&credential), &sealed).is_ok()
+                let opened = wrapped_secret_from_json(&credential.sealed).ok().map(|sealed| {
+                    keys.unwrap_secret(&credential_binding(&credential), &sealed).map(drop)
                 });
-                if !opened {
-                    let text = format!(
-                        "credential {} ({}) of tenant {} was written or changed without the \
-                         server's key; it is refused",
-                        credential.credential_id, credential.name, credential.tenant_id
-                    );
-                    pass.report(Problem::of_store(ProblemKind::ModifiedCredential, text));
-                }
+                let reason = match opened {
+                    Some(Ok(())) => continue,
+                    Some(Err(CryptoError::MissingKey(kid))) => format!(
+                        "is sealed with the key {kid}, which this process does not have; add it to \
+                         NOETL_ENCRYPTION_KEYS_OLD"
+                    ),
+                    Some(Err(_)) | None => {
+                        "was written or changed without the server's key; it is refused".to_owned()
+                    }
+                };
+                let Credential { credential_id, name, tenant_id, .. } = &credential;
+                let text =
+                    format!("credential {credential_id} ({name}) of tenant {tenant_id} {reason}");
+                pass.report(Problem::of_store(ProblemKind::ModifiedCredential, text));
             }
         }
     }

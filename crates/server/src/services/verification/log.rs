@@ -158,9 +158,12 @@ impl Verification {
         };
         let key = CatalogKey::Id(catalog_id);
         // It may have been registered after the definitions were read.
-        if !definitions.contains_key(&catalog_id)
-            && self.infra.store.find_catalog_entry(&facts.tenant_id, key).await?.is_none()
-        {
+        if definitions.contains_key(&catalog_id) {
+            return Ok(());
+        }
+        // One that cannot be read is reported with the definitions.
+        let found = self.infra.store.find_catalog_entry(&facts.tenant_id, key).await;
+        if let Some(None) = ignore_unreadable(found)? {
             let text = format!("its definition {catalog_id} is missing in the catalog");
             pass.report(ProblemKind::ModifiedDefinition, &text);
         }
@@ -172,7 +175,7 @@ impl Verification {
         let fold = match row.facts.origin {
             ExecutionOrigin::Driven => match FoldedRows::without_events(&self.driver, row).await {
                 Ok(fold) => RowFold::Driven(Box::new(fold)),
-                Err(error @ RuntimeError::Store(_)) => return Err(error),
+                Err(error @ RuntimeError::Store(StoreError::Retry { .. })) => return Err(error),
                 Err(_) => RowFold::None,
             },
             ExecutionOrigin::Projected | ExecutionOrigin::Imported => {
@@ -334,7 +337,7 @@ impl Verification {
             return Ok(());
         };
         let parent = match row.facts.parent_execution_id {
-            Some(parent) => readable(self.infra.store.find_execution(parent).await)?,
+            Some(parent) => ignore_unreadable(self.infra.store.find_execution(parent).await)?,
             None => return Ok(()),
         };
         let Some(Some(parent)) = parent else {
@@ -642,7 +645,7 @@ fn page_limit(row: &Execution, after: ExecutionVersion) -> LogPageLimit {
 
 /// Returns `None` if a row was modified so that it cannot be read. The verification of its execution
 /// reports that.
-pub(super) fn readable<T>(found: Result<T, StoreError>) -> Result<Option<T>> {
+pub(super) fn ignore_unreadable<T>(found: Result<T, StoreError>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(StoreError::Fatal { .. }) => Ok(None),

@@ -1,5 +1,5 @@
--- Claims rows that are due, and rows whose lease has expired or was never set. Rows locked by another claim are
--- skipped. The total size of the messages is limited, except for the first row. All steps before
+-- Claims rows that are due, and rows whose lease has expired or was never set. Rows locked by another
+-- claim are skipped. The total size of the messages is limited, except for the first row. All steps before
 -- the last one use narrow rows, so that only the events of claimed rows are read. A row that has
 -- reached the maximum number of attempts is marked dead and returned as dead. So is a row with
 -- invalid attempt counts, which are replaced with valid ones.

@@ -26,6 +26,21 @@ fn secret_across_writes_is_redacted() {
 }
 
 #[test]
+fn long_secret_across_writes_is_redacted() {
+    let parts: Vec<_> = (0..4000).map(|number| format!("{number:05}-")).collect();
+    let secret = parts.concat();
+    let secrets = secrets(&secret);
+    let (first, rest) = secret.split_at(20 * 1024);
+    let mut buffer = StreamBuffer::default();
+    buffer.push(b"key: ");
+    buffer.push(first.as_bytes());
+    assert_eq!(take_text(&mut buffer, &secrets, false), "key: ");
+    buffer.push(rest.as_bytes());
+    buffer.push(b"\nnext\n");
+    assert_eq!(take_text(&mut buffer, &secrets, true), "[REDACTED]\nnext\n");
+}
+
+#[test]
 fn character_across_writes_is_whole() {
     let secrets = SecretSet::default();
     let mut buffer = StreamBuffer::default();

@@ -96,7 +96,7 @@ fn control_operations() -> Vec<OperationSpec> {
             tag,
             "Cancel an execution and the child executions that it waits for",
         )
-        .details("Cancelling again has no effect.")
+        .details("If the execution has a final step, that runs first, and the status is 'cancelling'. Cancelling again, or with `force`, ends the final step.")
         .error_codes(&[AlreadyTerminal])
         .example(json!({ "reason": "no longer needed" })),
         post_operation(
