@@ -42,7 +42,7 @@ struct TurnQueue {
     free: usize,
     /// Tenants with waiting turns.
     tenants: HashMap<TenantId, TenantQueue>,
-    /// The same tenants, in the order of the current round.
+    /// Tenants with waiting turns, in the order of the current round.
     round: VecDeque<TenantId>,
 }
 
@@ -132,7 +132,7 @@ impl FairTurns {
         {
             match sender.send(self.new_permit(&tenant_id)) {
                 Ok(()) => queue.free -= 1,
-                // Nobody waits for it any more.
+                // The turn was cancelled while it waited.
                 Err(mut permit) => drop(permit.turns.take()),
             }
         }

@@ -239,7 +239,7 @@ impl Identities {
         let found = store.list_tokens(ctx.tenant(), before, PageLimit::MIN).await?;
         let found = found.into_iter().find(|found| found.token_id == token_id);
         let found = found.ok_or_else(unknown)?;
-        // The seal of a token that somebody changed must not become valid.
+        // The seal of a token that was changed must not become valid.
         let is_sealed = self.sealer.as_ref().is_none_or(|sealer| sealer.is_valid(&found));
         let revoked = ApiToken { revoked_at: Some(now), seal: None, ..found };
         let seal = self.with_seal(revoked).seal.filter(|_| is_sealed);

@@ -121,8 +121,8 @@ impl SealedAnchor {
     }
 }
 
-/// Creates and verifies the seals of anchors, so that nobody without the server's key can append to
-/// the chain.
+/// Creates and verifies the seals of anchors, so that only a process with the server's key can append
+/// to the chain.
 pub(crate) struct AnchorSealer(HmacSigner);
 
 impl AnchorSealer {

@@ -57,7 +57,7 @@ struct AnchorState {
     audit: BTreeMap<TenantId, i64>,
 }
 
-/// What an anchor records besides changed logs.
+/// Content of an anchor besides changed logs.
 #[derive(Debug, Default)]
 struct Additions {
     dropped: Option<DroppedRange>,

@@ -25,7 +25,7 @@ const PAGE_ANCHORS: i64 = 50;
 /// Executions whose differences are remembered. Further ones are only counted.
 const MAX_CHANGED_RUNS: usize = 100_000;
 
-/// What an operator keeps outside of the database.
+/// Record of anchors outside of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideAnchor {
     /// Nothing: the chain in the database is checked alone.
@@ -73,7 +73,7 @@ struct ReadAnchor {
 #[derive(Debug, Default)]
 struct RecordedDrops(Vec<(DroppedRange, bool)>);
 
-/// How a log differs from its anchors.
+/// Difference between a log and its anchors.
 #[derive(Debug)]
 struct ChangedRun {
     /// Seq of the first anchor that differs.

@@ -1,7 +1,7 @@
 //! Output of every command in a pipe and on a terminal of 80 columns.
 //!
-//! One snapshot per command, `snapshots/cli__command_output__COMMAND.snap`, contains both. The
-//! tests in `src/reference.rs`, which know the command tree, check that none is missing.
+//! One snapshot per command, `snapshots/it__cli__command_output__COMMAND.snap`, contains both. The
+//! tests in `reference.rs`, which know the command tree, check that none is missing.
 
 mod local_commands;
 mod long_running;
