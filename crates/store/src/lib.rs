@@ -2,7 +2,7 @@
 //!
 //! Owns the trait [`Store`] and its parts, the SQL layer that implements most of them once, the
 //! embedded SQLite backend (in a file or in memory), the clustered PostgreSQL backend, and their
-//! migrations. The test suite that both pass is in `testing/suite`.
+//! migrations. The test suite that both pass is in `testkit/store/suite`.
 //!
 //! A store makes no decisions. Each append carries its effects on the execution, its commands and
 //! its timers. The store checks that the log head and the leases match what the caller expects and,
@@ -44,13 +44,13 @@ pub mod sqlite;
 mod store;
 mod streams;
 #[cfg(test)]
-#[path = "../testing/suite/mod.rs"]
+#[path = "../../testkit/store/suite/mod.rs"]
 mod suite;
 mod task_output;
 mod verification;
 
 #[cfg(test)]
-#[path = "../testing/src/lib.rs"]
+#[path = "../../testkit/store/src/lib.rs"]
 pub mod testing;
 
 // The name by which `testing` refers to this crate.
